@@ -1,0 +1,34 @@
+// What the output is connected to, and how to write on it.
+//
+//   const Style style = Style::for_stdout();
+//   fmt::print("{}\n", style.wrap("a long sentence ...", 2));
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace nibble {
+
+struct Style {
+  bool colour = false;     // ANSI colours
+  std::size_t width = 0;   // columns; 0: unlimited (a pipe or a file)
+
+  // Looks at the descriptor, COLUMNS, NO_COLOR and TERM=dumb.
+  static Style for_stdout();
+  static Style for_stderr();
+  static Style plain() { return {}; }
+
+  std::string strong(std::string_view text) const;
+  std::string heading(std::string_view text) const;
+  std::string faint(std::string_view text) const;
+  std::string good(std::string_view text) const;
+  std::string warning(std::string_view text) const;
+  std::string bad(std::string_view text) const;
+
+  // Breaks text at spaces to fit the width (100 columns in a pipe: 0 means no break), each
+  // following line indented.
+  std::string wrap(std::string_view text, std::size_t indent) const;
+};
+
+}  // namespace nibble

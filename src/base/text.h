@@ -1,0 +1,35 @@
+// Small things about text: splitting, joining, nearest names, patterns.
+//
+//   input_error("no machine is named \"{}\"{}", name, did_you_mean(name, catalog_names));
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nibble {
+
+std::vector<std::string> split(std::string_view text, char separator);
+std::string join(std::span<const std::string> parts, std::string_view separator);
+std::string_view trim(std::string_view text);
+std::string to_lower(std::string_view text);
+
+// Levenshtein distance, capped: returns `limit` + 1 as soon as it is certain to exceed `limit`.
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit);
+
+// Up to `most` candidates nearest to `name`, best first: those that contain it or are contained in
+// it, and those within a third of its length in edits. Empty when nothing is near.
+std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
+                                       std::size_t most = 3);
+
+// "; did you mean a, b or c?" from nearest_names, or "".
+std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
+
+// Shell-style match of the whole text: '*' any run, '?' any one character, '[...]' a set.
+bool glob_match(std::string_view pattern, std::string_view text);
+
+// Number of terminal columns of UTF-8 text (one per code point, none for combining marks).
+std::size_t display_width(std::string_view text);
+
+}  // namespace nibble
