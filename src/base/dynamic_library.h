@@ -13,7 +13,8 @@ namespace nibble {
 class DynamicLibrary {
  public:
   DynamicLibrary() = default;
-  // Opens the first name that the loader finds; otherwise the library is empty and reason() says why.
+  // Opens the first name that the loader finds; otherwise the library is empty and reason() says
+  // why.
   static DynamicLibrary open(std::initializer_list<const char*> names);
   ~DynamicLibrary();
   DynamicLibrary(DynamicLibrary&& other) noexcept { swap(other); }

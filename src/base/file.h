@@ -13,7 +13,8 @@
 
 namespace nibble {
 
-// Reads a regular file of at most `max_bytes`; a folder, a missing or larger file is an input error.
+// Reads a regular file of at most `max_bytes`; a folder, a missing or larger file is an input
+// error.
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes);
 
 // Writes beside the target, syncs, then renames: the target holds the old text or the new one.

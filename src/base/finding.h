@@ -1,5 +1,5 @@
-// A conclusion with everything that it rests on. Sentences are made from findings, so that a changed
-// input changes exactly the findings that depend on it (docs/design.md, section 2).
+// A conclusion with everything that it rests on. Sentences are made from findings, so that a
+// changed input changes exactly the findings that depend on it (docs/design.md, section 2).
 //
 //   Finding{.id = "intensity.nvfp4.16x2048x6144", .point = 1, .title = "Arithmetic intensity",
 //           .value = 54.9, .unit = "FLOP/B", .formula = "2*M*N*K / bytes",
@@ -30,21 +30,22 @@ enum class Confidence {
 };
 
 struct Finding {
-  std::string id;                 // stable, dotted, lower case
-  int point = 0;                  // which question of the case it answers; 0: none
-  std::string title;              // a few words
-  std::optional<double> value;    // the number, in `unit`
+  std::string id;               // stable, dotted, lower case
+  int point = 0;                // which question of the case it answers; 0: none
+  std::string title;            // a few words
+  std::optional<double> value;  // the number, in `unit`
   std::string unit;
-  std::string verdict;            // a word where the answer is one: "memory", "fits", "consistent"
-  std::string missing;            // why there is no value, when there is none
-  std::string formula;            // in the symbols of `inputs`
+  std::string verdict;  // a word where the answer is one: "memory", "fits", "consistent"
+  std::string missing;  // why there is no value, when there is none
+  std::string formula;  // in the symbols of `inputs`
   std::vector<FindingInput> inputs;
   std::vector<std::string> assumptions;
   Confidence confidence = Confidence::kDerived;
-  std::string sentence;           // for people; made from the fields above
+  std::string sentence;  // for people; made from the fields above
 };
 
 std::string_view to_string(Confidence confidence);
+// Empty texts and lists are left out; "value" is always there, null when "missing" says why.
 Json to_json(const Finding& finding);
 
 }  // namespace nibble

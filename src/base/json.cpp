@@ -1,6 +1,9 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -9,6 +12,29 @@ namespace nibble {
 namespace {
 
 constexpr int kMaxDepth = 100;  // deeper input would overflow the stack of recursive readers
+
+// Hands the text to the parser and knows how far it has read, so that our own refusals too can name
+// their place.
+class TrackedText {
+ public:
+  using iterator_category = std::forward_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  TrackedText(const char* at, const char** reached) : at_(at), reached_(reached) {}
+  reference operator*() const { return *at_; }
+  TrackedText& operator++() {
+    *reached_ = ++at_;
+    return *this;
+  }
+  friend bool operator==(const TrackedText& a, const TrackedText& b) { return a.at_ == b.at_; }
+
+ private:
+  const char* at_;
+  const char** reached_;
+};
 
 // Builds the tree from nlohmann's event parser: its own tree would lose duplicate keys and order.
 class TreeBuilder {
@@ -19,10 +45,7 @@ class TreeBuilder {
   bool boolean(bool value) { return add(Json(value)); }
   bool number_integer(json::number_integer_t value) { return add(Json(std::int64_t{value})); }
   bool number_unsigned(json::number_unsigned_t value) { return add(Json(std::uint64_t{value})); }
-  bool number_float(json::number_float_t value, const std::string& text) {
-    if (!std::isfinite(value)) return fail("number " + text + " is out of range");
-    return add(Json(value));
-  }
+  bool number_float(json::number_float_t value, const std::string&) { return add(Json(value)); }
   bool string(std::string& value) { return add(Json(std::move(value))); }
   bool binary(json::binary_t&) { return fail("binary value"); }
   bool start_object(std::size_t) { return open(Json::object()); }
@@ -30,52 +53,64 @@ class TreeBuilder {
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name) {
-    if (stack_.back().find(name) != nullptr) return fail("field \"" + name + "\" appears twice");
-    keys_.back() = std::move(name);
+    if (is_duplicate(name)) return fail("field \"" + printable(name) + "\" appears twice");
+    stack_.back().key = std::move(name);
     return true;
   }
-  bool parse_error(std::size_t position, const std::string& token, const json::exception&) {
-    error_position = position == 0 ? 0 : position - 1;
-    if (error.empty()) {
-      error = token.empty() ? "the text ends early" : "unexpected \"" + token + "\"";
-    }
-    return false;
+  bool parse_error(std::size_t, const std::string& token, const json::exception& exception) {
+    constexpr int kOutOfRange = 406;  // nlohmann's number for "no double holds this"
+    if (exception.id == kOutOfRange) return fail("number " + printable(token) + " is out of range");
+    return fail(token.empty() ? "the text ends early" : "unexpected \"" + printable(token) + "\"");
   }
 
   Json root;
   std::string error;
-  std::optional<std::size_t> error_position;
 
  private:
+  struct Level {
+    Json container;
+    std::string key;             // of the member being read
+    std::set<std::string> keys;  // of a large object
+  };
+
   bool fail(std::string what) {
     error = std::move(what);
     return false;
   }
+  // Small objects are searched; checkpoint indices with 100,000 members need the set.
+  bool is_duplicate(const std::string& name) {
+    constexpr std::size_t kSmall = 16;
+    Level& level = stack_.back();
+    const Json::Object& members = level.container.as_object();
+    if (members.size() < kSmall) return level.container.find(name) != nullptr;
+    if (level.keys.empty()) {
+      for (const Json::Member& member : members) level.keys.insert(member.first);
+    }
+    return !level.keys.insert(name).second;
+  }
   bool open(Json container) {
     if (stack_.size() >= kMaxDepth) return fail("nesting deeper than 100");
-    stack_.push_back(std::move(container));
-    keys_.emplace_back();
+    stack_.push_back({std::move(container), {}, {}});
     return true;
   }
   bool close() {
-    Json done = std::move(stack_.back());
+    Json done = std::move(stack_.back().container);
     stack_.pop_back();
-    keys_.pop_back();
     return add(std::move(done));
   }
   bool add(Json value) {
     if (stack_.empty()) {
       root = std::move(value);
-    } else if (stack_.back().is_array()) {
-      stack_.back().as_array().push_back(std::move(value));
+    } else if (stack_.back().container.is_array()) {
+      stack_.back().container.as_array().push_back(std::move(value));
     } else {
-      stack_.back().as_object().emplace_back(std::move(keys_.back()), std::move(value));
+      Json::Object& members = stack_.back().container.as_object();
+      members.emplace_back(std::move(stack_.back().key), std::move(value));
     }
     return true;
   }
 
-  std::vector<Json> stack_;
-  std::vector<std::string> keys_;
+  std::vector<Level> stack_;
 };
 
 std::string line_and_column(std::string_view text, std::size_t position) {
@@ -104,6 +139,7 @@ void append_newline(std::string& out, int indent, int depth) {
 
 std::string shortest(double value) {
   if (!std::isfinite(value)) return "null";
+  if (value == 0 && std::signbit(value)) return "-0.0";  // "-0" would read back as the integer 0
   return fmt::format("{}", value);  // fmt prints the shortest text that reads back to the same bits
 }
 
@@ -176,12 +212,24 @@ Json Json::object(Object members) {
 
 Result<Json> Json::parse(std::string_view text, std::string_view origin) {
   TreeBuilder builder;
-  if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.root);
-  if (builder.error_position) {
-    return input_error("{}: {}: not valid JSON: {}", origin,
-                       line_and_column(text, *builder.error_position), builder.error);
+  const char* reached = text.data();
+  const TrackedText begin(text.data(), &reached);
+  const TrackedText end(text.data() + text.size(), &reached);
+  if (nlohmann::json::sax_parse(begin, end, &builder)) return std::move(builder.root);
+  const auto read = static_cast<std::size_t>(reached - text.data());
+  return input_error("{}: {}: not valid JSON: {}", origin,
+                     line_and_column(text, read == 0 ? 0 : read - 1), builder.error);
+}
+
+bool operator==(const Json& a, const Json& b) {
+  if (a.is_number() && b.is_number() && a.is_integer() != b.is_integer()) {
+    const std::int64_t integer = a.is_integer() ? a.as_integer() : b.as_integer();
+    const double real = a.is_integer() ? b.as_number() : a.as_number();
+    constexpr double kBeyond = 9223372036854775808.0;  // 2^63, which no std::int64_t reaches
+    return real >= -kBeyond && real < kBeyond && real == std::trunc(real) &&
+           static_cast<std::int64_t>(real) == integer;
   }
-  return input_error("{}: not valid JSON: {}", origin, builder.error);
+  return a.value_ == b.value_;
 }
 
 std::string_view Json::kind_name() const {
@@ -229,152 +277,6 @@ std::string Json::dump(int indent) const {
   std::string out;
   append(out, *this, indent, 0);
   return out;
-}
-
-ObjectReader::ObjectReader(const Json& json, std::string where)
-    : json_(json), where_(std::move(where)) {
-  if (!json.is_object()) {
-    fault(input_error("{}: expected an object, found {}", where_, json.kind_name()));
-  }
-}
-
-bool ObjectReader::has(std::string_view key) const {
-  const Json* found = json_.find(key);
-  return found != nullptr && !found->is_null();
-}
-
-const Json* ObjectReader::find(std::string_view key) {
-  known_.emplace(key);
-  const Json* found = json_.find(key);
-  return found == nullptr || found->is_null() ? nullptr : found;
-}
-
-void ObjectReader::fault(Error error) {
-  if (!fault_) fault_ = std::move(error);
-}
-
-void ObjectReader::fault_at(std::string_view key, std::string_view what) {
-  fault(input_error("{}: \"{}\" {}", where_, key, what));
-}
-
-void ObjectReader::check_range(std::string_view key, double value, const NumberRange& range) {
-  if (range.above && !(value > *range.above)) {
-    fault_at(key, fmt::format("is {}; it must be greater than {}", value, *range.above));
-  } else if (value < range.min) {
-    fault_at(key, fmt::format("is {}; it must be at least {}", value, range.min));
-  } else if (value > range.max) {
-    fault_at(key, fmt::format("is {}; it must be at most {}", value, range.max));
-  }
-}
-
-std::optional<double> ObjectReader::number(std::string_view key, NumberRange range) {
-  const Json* found = find(key);
-  if (found == nullptr) return std::nullopt;
-  if (!found->is_number()) {
-    fault_at(key, fmt::format("must be a number, found {}", found->kind_name()));
-    return std::nullopt;
-  }
-  check_range(key, found->as_number(), range);
-  return found->as_number();
-}
-
-std::optional<std::int64_t> ObjectReader::integer(std::string_view key, NumberRange range) {
-  const std::optional<double> value = number(key, range);
-  if (!value) return std::nullopt;
-  const Json* found = json_.find(key);
-  if (found->is_integer()) return found->as_integer();
-  constexpr double kExact = 9007199254740992.0;  // 2^53: above it a double skips integers
-  if (std::floor(*value) != *value || std::abs(*value) > kExact) {
-    fault_at(key, fmt::format("is {}; it must be a whole number", *value));
-    return std::nullopt;
-  }
-  return static_cast<std::int64_t>(*value);
-}
-
-std::optional<bool> ObjectReader::boolean(std::string_view key) {
-  const Json* found = find(key);
-  if (found == nullptr) return std::nullopt;
-  if (found->is_bool()) return found->as_bool();
-  fault_at(key, fmt::format("must be true or false, found {}", found->kind_name()));
-  return std::nullopt;
-}
-
-std::optional<std::string> ObjectReader::string(std::string_view key) {
-  const Json* found = find(key);
-  if (found == nullptr) return std::nullopt;
-  if (found->is_string()) return found->as_string();
-  fault_at(key, fmt::format("must be a string, found {}", found->kind_name()));
-  return std::nullopt;
-}
-
-std::optional<std::vector<double>> ObjectReader::numbers(std::string_view key, NumberRange range) {
-  const Json* found = find(key);
-  if (found == nullptr) return std::nullopt;
-  if (found->is_number()) {
-    check_range(key, found->as_number(), range);
-    return std::vector<double>{found->as_number()};
-  }
-  if (!found->is_array()) {
-    fault_at(key, fmt::format("must be a number or a list of numbers, found {}", found->kind_name()));
-    return std::nullopt;
-  }
-  std::vector<double> values;
-  for (const Json& item : found->as_array()) {
-    if (!item.is_number()) {
-      fault_at(key, fmt::format("must hold numbers only, found {}", item.kind_name()));
-      return std::nullopt;
-    }
-    check_range(key, item.as_number(), range);
-    values.push_back(item.as_number());
-  }
-  return values;
-}
-
-const Json* ObjectReader::array(std::string_view key) {
-  const Json* found = find(key);
-  if (found == nullptr || found->is_array()) return found;
-  fault_at(key, fmt::format("must be a list, found {}", found->kind_name()));
-  return nullptr;
-}
-
-const Json* ObjectReader::object(std::string_view key) {
-  const Json* found = find(key);
-  if (found == nullptr || found->is_object()) return found;
-  fault_at(key, fmt::format("must be an object, found {}", found->kind_name()));
-  return nullptr;
-}
-
-const Json* ObjectReader::any(std::string_view key) { return find(key); }
-
-double ObjectReader::require_number(std::string_view key, NumberRange range) {
-  if (!has(key)) fault_at(key, "is missing");
-  return number(key, range).value_or(0);
-}
-
-std::int64_t ObjectReader::require_integer(std::string_view key, NumberRange range) {
-  if (!has(key)) fault_at(key, "is missing");
-  return integer(key, range).value_or(0);
-}
-
-std::string ObjectReader::require_string(std::string_view key) {
-  if (!has(key)) fault_at(key, "is missing");
-  return string(key).value_or("");
-}
-
-Result<> ObjectReader::finish() {
-  if (fault_) return *fault_;
-  for (const Json::Member& member : json_.as_object()) {
-    if (known_.contains(member.first)) continue;
-    const std::vector<std::string> known(known_.begin(), known_.end());
-    return input_error("{}: unknown field \"{}\"{}", where_, member.first,
-                       did_you_mean(member.first, known));
-  }
-  return {};
-}
-
-Result<> ObjectReader::finish_lenient() const {
-  if (fault_) return *fault_;
-  return {};
 }
 
 }  // namespace nibble

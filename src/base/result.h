@@ -1,4 +1,5 @@
-// Errors as values: Result<T> holds a T or an Error with one sentence for the person at the terminal.
+// Errors as values: Result<T> holds a T or an Error with one sentence for the person at the
+// terminal.
 //
 //   Result<double> parse_ratio(std::string_view text);
 //   NIBBLE_ASSIGN_OR_RETURN(const double ratio, parse_ratio(text));
@@ -6,7 +7,6 @@
 #pragma once
 
 #include <fmt/core.h>
-
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,7 +28,9 @@ struct Error {
   std::string message;  // one sentence: what, where, what to do
 
   // The same error with "where: " put in front of its sentence.
-  Error within(std::string_view where) const { return {kind, fmt::format("{}: {}", where, message)}; }
+  Error within(std::string_view where) const {
+    return {kind, fmt::format("{}: {}", where, message)};
+  }
 };
 
 template <class... Args>
@@ -109,5 +111,5 @@ class [[nodiscard]] Result<void> {
   if (!tmp.ok()) return tmp.error();                \
   lhs = std::move(tmp).value()
 
-#define NIBBLE_RETURN_IF_ERROR(...)                                             \
+#define NIBBLE_RETURN_IF_ERROR(...) \
   if (auto nibble_status = (__VA_ARGS__); !nibble_status.ok()) return nibble_status.error()

@@ -1,7 +1,7 @@
 // Statistics for bench, tuner, load test and diagnosis alike. All functions take samples in any
 // order and say what they cannot compute instead of returning a guess.
 //
-//   const std::optional<Interval> interval = median_interval(times_us, 0.95);
+//   const std::optional<Interval> interval = quantile_interval(times_us, 0.5, 0.95);
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,15 @@ struct Interval {
   double high = 0;
 };
 
-double mean(std::span<const double> samples);                 // samples must not be empty
-double sample_variance(std::span<const double> samples);      // n - 1; needs two samples
+double mean(std::span<const double> samples);             // samples must not be empty
+double sample_variance(std::span<const double> samples);  // n - 1; needs two samples
 // Linear interpolation between order statistics (numpy's default); q in [0, 1].
 double quantile(std::span<const double> samples, double q);
 double median(std::span<const double> samples);
 
 // Distribution-free interval of the q-quantile from order statistics (binomial), at least
-// `confidence` wide; nullopt when the sample is too small to carry it.
+// `confidence` sure; nullopt when the sample is too small to carry it. Equal tails where the sample
+// allows them, otherwise the shortest tail that it has.
 std::optional<Interval> quantile_interval(std::span<const double> samples, double q,
                                           double confidence);
 
@@ -32,7 +33,7 @@ std::optional<Interval> quantile_interval(std::span<const double> samples, doubl
 double normal_cdf(double x);
 double normal_quantile(double p);  // p in (0, 1)
 
-// P(X <= x) for X ~ Binomial(n, p), and the smallest x with P(X <= x) >= q.
+// P(X <= x) for X ~ Binomial(n, p), and the smallest x with P(X <= x) >= q; p and q in [0, 1].
 double binomial_cdf(std::int64_t n, double p, std::int64_t x);
 std::int64_t binomial_quantile(std::int64_t n, double p, double q);
 
@@ -45,8 +46,8 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
   std::uint64_t next();
-  double uniform();                       // [0, 1)
-  std::uint64_t below(std::uint64_t n);   // [0, n), unbiased
+  double uniform();                      // [0, 1)
+  std::uint64_t below(std::uint64_t n);  // [0, n), unbiased; n > 0
 
  private:
   std::uint64_t state_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/terminal.h"
@@ -41,7 +42,10 @@ class Table {
   const std::vector<Column>& columns() const { return columns_; }
   const std::vector<std::vector<Cell>>& rows() const { return rows_; }  // an empty row is a rule
 
+  // Columns two spaces apart, header, rule; ends with a newline. ASCII but for the cells
+  // themselves, no trailing spaces, no ANSI unless the style has colour.
   std::string render(const Style& style) const;
+  // A Markdown table; characters that Markdown would interpret are escaped, rules are left out.
   std::string render_markdown() const;
 
  private:

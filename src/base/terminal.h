@@ -11,8 +11,8 @@
 namespace nibble {
 
 struct Style {
-  bool colour = false;     // ANSI colours
-  std::size_t width = 0;   // columns; 0: unlimited (a pipe or a file)
+  bool colour = false;    // ANSI colours
+  std::size_t width = 0;  // columns; 0: unlimited (a pipe or a file)
 
   // Looks at the descriptor, COLUMNS, NO_COLOR and TERM=dumb.
   static Style for_stdout();
@@ -26,8 +26,9 @@ struct Style {
   std::string warning(std::string_view text) const;
   std::string bad(std::string_view text) const;
 
-  // Breaks text at spaces to fit the width (100 columns in a pipe: 0 means no break), each
-  // following line indented.
+  // Breaks text at spaces so that it fits right of column `indent` (which the caller has reached
+  // when the first line starts); each following line is indented. A width of 0 breaks only where
+  // the text itself does; longer words stand alone on their line.
   std::string wrap(std::string_view text, std::size_t indent) const;
 };
 

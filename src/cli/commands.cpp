@@ -1,0 +1,33 @@
+#include <algorithm>
+
+#include "cli/command.h"
+#include "diagnose/case.h"
+#include "machine/spec.h"
+#include "model/config.h"
+
+namespace nibble::cli {
+namespace {
+
+std::vector<CommandDef> make_commands() {
+  std::vector<CommandDef> list;
+  for (CommandDef& command : documentation_commands(list)) list.push_back(std::move(command));
+  return list;
+}
+
+}  // namespace
+
+std::span<const CommandDef> commands() {
+  static const std::vector<CommandDef> list = make_commands();
+  return list;
+}
+
+CatalogNames catalog_names() {
+  CatalogNames names;
+  for (CatalogModel& model : model_catalog()) names.models.push_back(std::move(model.name));
+  for (MachineSpec& machine : machine_catalog()) names.machines.push_back(std::move(machine.name));
+  names.machines.push_back("this");
+  names.cases = case_catalog();
+  return names;
+}
+
+}  // namespace nibble::cli

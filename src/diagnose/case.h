@@ -17,7 +17,9 @@
 namespace nibble {
 
 // A GEMM that somebody timed alone. Without m, n, k (`shape` in words) only the rate is known.
+// `path`, here and below, is the field of the document that the numbers stand in: "kernels[1]".
 struct MeasuredKernel {
+  std::string path;
   std::string op;                     // "gemm"
   Format format = Format::kBf16;      // of the weights
   Format activations = Format::kBf16;
@@ -39,6 +41,7 @@ struct GpuSamples {  // one number a GPU
 };
 
 struct MeasuredLevel {
+  std::string path;
   double concurrency = 0;
   std::optional<double> output_tok_s, total_tok_s;
   std::optional<LatencySummary> itl_ms, ttft_ms;
@@ -47,6 +50,7 @@ struct MeasuredLevel {
 };
 
 struct MeasuredLayout {
+  std::string path;
   ParallelLayout layout;
   double concurrency = 0;
   std::optional<double> output_tok_s, total_tok_s;
@@ -55,6 +59,7 @@ struct MeasuredLayout {
 
 // A number that somebody states about the model or the machine, to be held against our own.
 struct Claim {
+  std::string path;
   std::string what;    // "parameters"
   double value = 0;    // 405e9
   std::string unit;    // ""
@@ -79,7 +84,8 @@ struct Case {
   std::vector<double> shared_memory_per_block_kb_reported;
   // server
   std::string engine;
-  ParallelLayout layout;
+  ParallelLayout layout;                     // TP over all GPUs when the case states none
+  bool layout_stated = false;
   std::optional<std::int64_t> max_running_requests;
   std::optional<Format> kv_format;
   std::vector<MeasuredKernel> kernels;

@@ -40,13 +40,15 @@ struct KernelAnalysis {
   Precision precision = Precision::kBf16;
   double peak_tflops = 0;
   double ridge = 0;                  // FLOP/B where the two roofs meet
-  std::string regime;                // "memory", "compute", "launch or latency", "accounting error"
+  std::string regime;                // "memory", "compute", "launch or latency", "accounting error";
+                                     // empty when m, n, k are not stated: then only rates are known
   std::optional<double> wave_coverage;  // of 128x128 tiles
 };
 
 struct WaterfallTerm {
-  std::string id;     // "expert_weights", "other_weights", "kv", "activations", "collectives",
-                      // "launches", "prefill", "unexplained"
+  // "expert_weights", "other_weights", "kv", "activations", "compute" (matrix units beyond the
+  // memory time), "collectives", "launches", "pipeline_bubble", "prefill", "unexplained"
+  std::string id;
   std::string title;
   double time_us = 0;
   std::string note;
@@ -56,10 +58,17 @@ struct WaterfallTerm {
 struct LevelAnalysis {
   MeasuredLevel measured;
   double running = 0;                 // sequences per step: min(concurrency, max_running_requests)
-  double measured_step_us = 0;        // running / output_tok_s
-  Step floor;
+  double context = 0;                 // mean tokens in the cache: input + output / 2; 0: not stated
+  double output_tok_s = 0;            // stated, or the total's share of generated tokens; 0: neither
+  double measured_step_us = 0;        // running / output_tok_s; 0: no rate
+  Step floor;                         // empty when floor_missing says why
+  std::string floor_missing;
   std::optional<Step> prefill;        // of the prompt tokens that arrive with one step's tokens
-  std::vector<WaterfallTerm> waterfall;  // adds up to measured_step_us
+  std::optional<RoutingStats> spread;  // over `spread_ranks` groups of experts
+  std::int64_t spread_ranks = 1;
+  // Adds up to measured_step_us. Empty when there is no rate, no floor, or when the decode floor
+  // alone exceeds the measured time (an accounting error, which a finding names).
+  std::vector<WaterfallTerm> waterfall;
 };
 
 struct Proposal {

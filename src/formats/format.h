@@ -11,7 +11,18 @@
 
 namespace nibble {
 
-enum class Format { kFp32, kBf16, kFp16, kFp8, kFp8Block128, kMxfp8, kInt8, kInt4Group128, kMxfp4, kNvfp4 };
+enum class Format {
+  kFp32,
+  kBf16,
+  kFp16,
+  kFp8,
+  kFp8Block128,
+  kMxfp8,
+  kInt8,
+  kInt4Group128,
+  kMxfp4,
+  kNvfp4
+};
 
 // The rate classes of matrix units. A machine states a dense peak for those that it has.
 enum class Precision { kFp32, kBf16, kFp8, kInt8, kFp4 };

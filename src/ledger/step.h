@@ -1,7 +1,8 @@
 // The step ledger: what one decode step, or one prefill chunk, costs on the busiest rank.
 //
 //   Deployment deployment{.model = model, .machine = machine, .layout = {.tp = 8}};
-//   NIBBLE_ASSIGN_OR_RETURN(const Step step, decode_step(deployment, 1024));
+//   NIBBLE_ASSIGN_OR_RETURN(const Ledger ledger, Ledger::make(deployment));
+//   NIBBLE_ASSIGN_OR_RETURN(const Step step, ledger.decode(1024));
 //   step.step_us, step.tokens_per_s, step.ops
 #pragma once
 
@@ -56,10 +57,10 @@ struct Step {
   double activation_bytes = 0;
   double link_bytes = 0;
   double flop = 0;
-  double memory_us = 0;    // sum of max-free terms: bytes / bandwidth
-  double compute_us = 0;
-  double link_us = 0;
-  double launch_us = 0;
+  double memory_us = 0;    // sums over operations of bytes / bandwidth,
+  double compute_us = 0;   // FLOP / peak,
+  double link_us = 0;      // collectives and transfers,
+  double launch_us = 0;    // and gaps between kernels
   double weights_and_kv_us = 0;  // (weights + KV) / bandwidth: what simple models call the step
   Regime regime = Regime::kMemory;  // the largest share of step_us
   double tensor_activity = 0;
@@ -70,13 +71,6 @@ struct Step {
   std::vector<Op> ops;           // counts are per step
 };
 
-// Sequences spread evenly over attention groups and microbatches; the busiest rank is priced.
-Result<Step> decode_step(const Deployment& deployment, double concurrency);
-
-// One chunk of `tokens` prompt tokens of `sequences` sequences with `past` tokens each in the
-// cache, on all ranks of the deployment.
-Result<Step> prefill_chunk(const Deployment& deployment, double tokens, double sequences, double past);
-
 struct Capacity {
   double weight_bytes_per_gpu = 0;   // resident, MTP left out
   double kv_bytes_per_token = 0;     // on one GPU, of one token of one sequence
@@ -85,6 +79,45 @@ struct Capacity {
   std::string limit;                 // sentence when the weights alone do not fit
   double sequences(double tokens_each) const;  // whole sequences that fit
 };
+
+struct LayerClass;  // ledger/operations.h
+struct Pass;
+
+// A deployment whose weights are laid out once; each step is then cheap to price.
+class Ledger {
+ public:
+  // Refuses a layout that does not divide the model (ledger/layout.h) and numbers out of range.
+  static Result<Ledger> make(Deployment deployment);
+  Ledger(Ledger&&) noexcept;
+  Ledger& operator=(Ledger&&) noexcept;
+  ~Ledger();
+
+  const Deployment& deployment() const { return deployment_; }
+
+  // Sequences are spread evenly over attention groups and microbatches; the busiest rank of the
+  // slowest stage is priced.
+  Result<Step> decode(double concurrency) const;
+  // One chunk of `tokens` prompt tokens of `sequences` sequences with `past` tokens each in the
+  // cache, over the whole deployment.
+  Result<Step> prefill(double tokens, double sequences, double past) const;
+
+  Capacity capacity() const;
+
+ private:
+  explicit Ledger(Deployment deployment);
+  void classify_layers();
+  Result<Step> price(const Pass& pass, double microbatches) const;
+  std::vector<Op> stage_ops(const Pass& pass, const RoutingStats* routing, std::size_t stage) const;
+  void price_op(Op& op) const;
+
+  Deployment deployment_;
+  std::vector<LayerClass> classes_;
+  std::vector<Weight> outer_;
+};
+
+// Ledger::make and one call, for who needs a single answer.
+Result<Step> decode_step(const Deployment& deployment, double concurrency);
+Result<Step> prefill_chunk(const Deployment& deployment, double tokens, double sequences, double past);
 Result<Capacity> kv_capacity(const Deployment& deployment);
 
 // Bytes of cache that a token occupies in one layer: bf16 MLA 1152, FlashMLA fp8 656, index 132.

@@ -26,6 +26,9 @@ enum class Provenance {
   kGiven,      // set by the user: a flag or a file
 };
 
+std::string_view to_string(Provenance provenance);  // "datasheet", ...
+std::optional<Provenance> provenance_from_string(std::string_view name);
+
 struct Sourced {
   double value = 0;
   Provenance provenance = Provenance::kAssumed;
@@ -78,12 +81,18 @@ struct MachineSpec {
 // H200 multiplies NVFP4 weights in bf16). Needs a bf16 or fp32 peak, which every machine has.
 Precision compute_precision(const MachineSpec& machine, Format weights, Format activations);
 
+// Reads nibble.machine/1 (docs/schemas/nibble.machine.1.json). `where` names the file in errors and
+// becomes the source of numbers that are given bare. Required: name, bandwidth_gb_s, memory_gb and a
+// dense bf16 or fp32 peak.
 Result<MachineSpec> parse_machine(const Json& json, std::string_view where);
 Json to_json(const MachineSpec& machine);
 
 // A catalog name, alias or title (any case, spaces as dashes), a JSON file, or "this".
 Result<MachineSpec> load_machine(std::string_view name_or_path);
 std::vector<MachineSpec> machine_catalog();  // sorted by name
+// The catalog alone, by name, alias or title: "NVIDIA H100 80GB HBM3" as NVML reports it.
+std::optional<MachineSpec> find_in_catalog(std::string_view name);
+std::vector<std::string> nearest_machines(std::string_view name);  // catalog names, best first
 
 // Replaces one number by its path: "bandwidth_gb_s", "peaks.fp4.dense_tflops", "power.limit_w",
 // "links.0.bandwidth_gb_s". Unknown paths are usage errors with the nearest ones.

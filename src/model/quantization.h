@@ -1,8 +1,8 @@
 // Which modules of a checkpoint are quantized, and how. Read from hf_quant_config.json or from
 // config.json's quantization_config, never from the model's name.
 //
-//   quantization.format_of("model.layers.3.mlp.experts.0.gate_proj")  // Format::kNvfp4
-//   quantization.format_of("lm_head")                                 // Format::kBf16: excluded
+//   quantization.format_of("model.layers.3.mlp.experts.0.gate_proj")  // {nvfp4, nvfp4}
+//   quantization.format_of("lm_head")                                 // {bf16, bf16}: excluded
 #pragma once
 
 #include <optional>
@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "formats/format.h"
+#include "model/module_pattern.h"
 
 namespace nibble {
 
@@ -29,31 +30,36 @@ class Quantization {
 
   // `quantization_config` of config.json (may be null), `hf_quant_config.json` (may be null).
   // When both are given they must agree; where they do not, the warning says what each claims and
-  // config.json is followed, as SGLang does.
+  // config.json is followed, as SGLang does. `where` names the object in messages
+  // ("config.json: quantization_config").
   static Result<Quantization> parse(const Json* quantization_config, const Json* hf_quant_config,
                                     Format base, std::string_view where,
                                     std::vector<std::string>& warnings);
 
   ModuleFormat format_of(std::string_view module) const;
+  ModuleFormat base() const { return base_; }
   std::optional<Format> kv_format() const { return kv_; }  // kv_cache_quant_algo
   const std::string& method() const { return method_; }    // "modelopt", "fp8", "mxfp4", ...; "" none
-  // One line: "nvfp4 (modelopt): routed experts; excluded: lm_head, model.layers.*.self_attn*".
+  // One line: "nvfp4 x nvfp4 on linear layers (modelopt), except lm_head, model.layers.*.self_attn*;
+  // KV cache fp8".
   std::string summary() const;
 
  private:
-  struct Pattern {
-    enum class Kind { kGlob, kRegex, kPrefix, kClass } kind;
-    std::string text;
-    bool matches(std::string_view module) const;
-  };
+  // What a rule covers, beside the modules that it names.
+  enum class Class { kNone, kLinear, kRoutedExperts };
   struct Rule {
-    std::vector<Pattern> targets;
+    ModulePatterns named;
+    Class all = Class::kNone;
     ModuleFormat format;
   };
 
+  bool is_left_alone(std::string_view module) const;
+
   ModuleFormat base_;
-  std::vector<Rule> rules_;        // first match wins, after the exclusions
-  std::vector<Pattern> excluded_;
+  std::vector<Rule> rules_;  // those that name modules first; the first match wins
+  ModulePatterns excluded_;  // stronger than every rule
+  // Modules that this dialect never converts unless a rule names them (last component of the path).
+  std::vector<std::string> left_alone_;
   std::optional<Format> kv_;
   std::string method_;
 

@@ -42,6 +42,8 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool output_bias = false;
   bool qk_norm = false;
+  bool qk_norm_whole = false;  // the norm's weights span all heads (MiniMax-M2), not one
+  bool qk_norm_weights = true;  // false: the norm has no weights (Llama-4)
   bool sinks = false;  // one learned logit per head
 };
 
@@ -85,6 +87,18 @@ struct LayerSpec {
   std::int64_t dense_intermediate = 0;   // when !moe
 };
 
+// How the checkpoint names a layer's modules; quantization rules match on these names.
+struct ModuleNames {
+  std::string prefix = "model.";       // "language_model.model." in multimodal checkpoints
+  std::string mtp_prefix;              // "mtp.layers."; empty: MTP layers follow the main stack
+  std::string block = "mlp";           // "block_sparse_moe", "feed_forward"
+  std::string router = "gate";         // below `block`
+  std::string shared = "shared_experts";
+  std::string gate = "gate_proj", down = "down_proj";  // of an expert: "w1", "w2"
+  bool fused_experts = false;          // one module `block`.experts for all of them
+  bool shared_gate = false;            // a gate of one row weighs the shared expert (Qwen2-MoE)
+};
+
 struct ModelSpec {
   std::string name;          // catalog name or the path's last part
   std::string title;         // as its makers write it
@@ -98,7 +112,7 @@ struct ModelSpec {
   std::optional<MoeSpec> moe;
   std::vector<LayerSpec> layers;      // the main stack, in order; without MTP
   std::int64_t mtp_layers = 0;
-  std::string module_prefix;          // "model." or "language_model.model."
+  ModuleNames names;
   Quantization quantization;
   std::vector<std::string> warnings;  // what was odd in the configuration
 };
@@ -132,11 +146,13 @@ std::string_view to_string(Part part);
 std::string_view to_string(AttentionKind kind);
 
 std::vector<Weight> layer_weights(const ModelSpec& model, std::size_t layer);
-std::vector<Weight> outer_weights(const ModelSpec& model);  // embedding, final norm, lm_head
-std::vector<Weight> mtp_weights(const ModelSpec& model);    // all MTP layers
+// Embedding, final norm, lm_head. With tied embeddings both matrices are listed, although the
+// checkpoint holds one: the table is looked up and also read whole as lm_head.
+std::vector<Weight> outer_weights(const ModelSpec& model);
+std::vector<Weight> mtp_weights(const ModelSpec& model);  // all MTP layers; they share the embedding
 
 struct ParameterCount {
-  double total = 0;      // without MTP layers
+  double total = 0;      // without MTP layers; a tied embedding counts once
   double active = 0;     // used by one token; the embedding table is a lookup and not counted
   double embedding = 0;  // the table alone
   double mtp = 0;

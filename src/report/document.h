@@ -30,6 +30,8 @@ struct ChartSeries {
   std::vector<ChartPoint> points;
   Mark mark = Mark::kLinePoints;
   bool dashed = false;
+  // kXy: writes the points' labels beside them, as many as fit without touching each other.
+  bool label_points = false;
 };
 
 struct ChartAxis {
@@ -38,8 +40,9 @@ struct ChartAxis {
 };
 
 // kXy: points and lines over a numeric x axis. kWaterfall: each bar starts where the last ended
-// (points' y are the steps, labels the names; x is unused; the last bar is the total).
-// kBars: horizontal bars, one a point (label, y).
+// (points' y are the steps, labels the names; x is unused; the last point is the total, whose bar
+// starts at 0). kBars: horizontal bars, one a point (label, y). The bars of both lie along the axis
+// `y`; with several series, every series has the same labels in the same order.
 struct Chart {
   enum class Kind { kXy, kWaterfall, kBars };
   std::string id;       // unique in the document: "roofline"
@@ -50,6 +53,7 @@ struct Chart {
   std::vector<ChartSeries> series;
 };
 
+// A section is drawn in the order of its fields. All texts are plain: every renderer escapes them.
 struct Section {
   std::string heading;
   std::vector<std::string> paragraphs;
@@ -70,7 +74,10 @@ struct Document {
 
 std::string render_html(const Document& document);      // self-contained
 std::string render_markdown(const Document& document);  // charts become tables
-// `data` with a member "charts": [{id, kind, title, x, y, series: [{name, points: [{x, y, label}]}]}].
+// The document's charts: [{id, kind, title, caption, x: {title, logarithmic}, y: {...}, series:
+// [{name, mark, dashed, label_points, points: [{x, y, label}]}]}]. The page draws from exactly this.
+Json charts_json(const Document& document);
+// `data` (an object, or null for an empty one) with a member "charts" that holds charts_json.
 Json report_json(const Document& document);
 
 // Writes report.html, report.md and report.json into `directory` (made if absent), each aside and

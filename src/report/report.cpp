@@ -1,0 +1,101 @@
+#include <system_error>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "report/document.h"
+
+namespace nibble {
+namespace {
+
+std::string_view to_string(Chart::Kind kind) {
+  switch (kind) {
+    case Chart::Kind::kXy: return "xy";
+    case Chart::Kind::kWaterfall: return "waterfall";
+    case Chart::Kind::kBars: return "bars";
+  }
+  NIBBLE_CHECK(false);
+  return "";
+}
+
+std::string_view to_string(ChartSeries::Mark mark) {
+  switch (mark) {
+    case ChartSeries::Mark::kLine: return "line";
+    case ChartSeries::Mark::kPoints: return "points";
+    case ChartSeries::Mark::kLinePoints: return "line_points";
+  }
+  NIBBLE_CHECK(false);
+  return "";
+}
+
+Json axis_json(const ChartAxis& axis) {
+  return Json::object({{"title", axis.title}, {"logarithmic", axis.logarithmic}});
+}
+
+Json series_json(const ChartSeries& series) {
+  Json points = Json::array();
+  for (const ChartPoint& point : series.points) {
+    points.push(Json::object({{"x", point.x}, {"y", point.y}, {"label", point.label}}));
+  }
+  return Json::object({{"name", series.name},
+                       {"mark", to_string(series.mark)},
+                       {"dashed", series.dashed},
+                       {"label_points", series.label_points},
+                       {"points", std::move(points)}});
+}
+
+Json chart_json(const Chart& chart) {
+  Json series = Json::array();
+  for (const ChartSeries& one : chart.series) series.push(series_json(one));
+  return Json::object({{"id", chart.id},
+                       {"kind", to_string(chart.kind)},
+                       {"title", chart.title},
+                       {"caption", chart.caption},
+                       {"x", axis_json(chart.x)},
+                       {"y", axis_json(chart.y)},
+                       {"series", std::move(series)}});
+}
+
+Result<> make_directory(const std::filesystem::path& directory) {
+  std::error_code error;
+  if (std::filesystem::exists(directory, error) &&
+      !std::filesystem::is_directory(directory, error)) {
+    return input_error("the report folder {} is a file; name a folder, or one that does not exist yet",
+                       directory.string());
+  }
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return input_error("cannot make the report folder {}: {}; name a folder that you may write to",
+                       directory.string(), error.message());
+  }
+  return {};
+}
+
+}  // namespace
+
+Json charts_json(const Document& document) {
+  Json charts = Json::array();
+  for (const Section& section : document.sections) {
+    for (const Chart& chart : section.charts) charts.push(chart_json(chart));
+  }
+  return charts;
+}
+
+Json report_json(const Document& document) {
+  NIBBLE_CHECK(document.data.is_null() || document.data.is_object());
+  Json json = document.data;
+  json.set("charts", charts_json(document));
+  return json;
+}
+
+Result<std::filesystem::path> write_report(const Document& document,
+                                           const std::filesystem::path& directory) {
+  NIBBLE_RETURN_IF_ERROR(make_directory(directory));
+  NIBBLE_RETURN_IF_ERROR(write_file(directory / "report.json", report_json(document).dump() + "\n"));
+  NIBBLE_RETURN_IF_ERROR(write_file(directory / "report.md", render_markdown(document)));
+  // The page comes last: where it is new, the other two are.
+  std::filesystem::path page = directory / "report.html";
+  NIBBLE_RETURN_IF_ERROR(write_file(page, render_html(document)));
+  return page;
+}
+
+}  // namespace nibble

@@ -1,0 +1,52 @@
+// Lists of module names as quantization configs write them, compiled so that asking is cheap.
+//
+//   ModulePatterns patterns;
+//   NIBBLE_RETURN_IF_ERROR(patterns.add("lm_head"));            // a name, wherever it stands in a path
+//   NIBBLE_RETURN_IF_ERROR(patterns.add("model.layers.3.self_attn*"));    // shell wildcards
+//   NIBBLE_RETURN_IF_ERROR(patterns.add("re:.*mlp.gate$"));     // Python's re.match
+//   patterns.matches("model.layers.3.self_attn.q_a_proj");      // true
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "base/result.h"
+#include "model/regex.h"
+
+namespace nibble {
+
+class ModulePatterns {
+ public:
+  // A name covers each module whose dotted path contains it as whole components: "gate" covers
+  // model.layers.0.mlp.gate but not ...gate_proj, "model.layers.3.mlp" all below it. A wildcard
+  // pattern covers what it matches and all below that.
+  Result<> add(std::string_view pattern);
+  bool matches(std::string_view module) const;
+  bool empty() const { return texts_.empty(); }
+  const std::vector<std::string>& texts() const { return texts_; }  // as they were added
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  struct Wildcard {
+    std::string pattern;
+    std::string below;        // pattern + ".*"
+    std::size_t literal = 0;  // characters before the first wildcard, compared first
+  };
+
+  bool names_match(std::string_view module) const;
+
+  std::vector<std::string> texts_;
+  std::unordered_set<std::string, Hash, std::equal_to<>> names_;
+  std::vector<Wildcard> wildcards_;
+  std::vector<Regex> regexes_;
+};
+
+// Whether a module is (part of) the routed experts: ".experts." or ".experts", not "shared_experts".
+bool is_routed_expert(std::string_view module);
+
+}  // namespace nibble

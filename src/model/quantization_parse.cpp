@@ -1,0 +1,425 @@
+// The dialects of quantization configs. Sources: ModelOpt's hf_quant_config.json and its newer form
+// inside config.json, compressed-tensors' config_groups, transformers' fp8, mxfp4, awq and gptq.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "model/quantization.h"
+
+namespace nibble {
+namespace {
+
+struct Algorithm {
+  std::string_view name;
+  ModuleFormat format;
+};
+
+// quant_algo of ModelOpt. kBf16 activations stand for "as the model computes".
+constexpr std::array kAlgorithms = {
+    Algorithm{"NVFP4", {Format::kNvfp4, Format::kNvfp4}},
+    Algorithm{"NVFP4_AWQ", {Format::kNvfp4, Format::kNvfp4}},
+    Algorithm{"NVFP4_SVDQUANT", {Format::kNvfp4, Format::kNvfp4}},
+    Algorithm{"W4A16_NVFP4", {Format::kNvfp4, Format::kBf16}},
+    Algorithm{"W4A8_NVFP4_FP8", {Format::kNvfp4, Format::kFp8}},
+    Algorithm{"MXFP4", {Format::kMxfp4, Format::kMxfp4}},
+    Algorithm{"W4A16_MXFP4", {Format::kMxfp4, Format::kBf16}},
+    Algorithm{"W4A8_MXFP4_FP8", {Format::kMxfp4, Format::kFp8}},
+    Algorithm{"MXFP8", {Format::kMxfp8, Format::kMxfp8}},
+    Algorithm{"FP8", {Format::kFp8, Format::kFp8}},
+    Algorithm{"FP8_PER_CHANNEL_PER_TOKEN", {Format::kFp8, Format::kFp8}},
+    Algorithm{"FP8_PB_WO", {Format::kFp8Block128, Format::kBf16}},  // "per block, weights only"
+    Algorithm{"FP8_BLOCK_SCALES", {Format::kFp8Block128, Format::kFp8}},
+    Algorithm{"W4A16_AWQ", {Format::kInt4Group128, Format::kBf16}},
+    Algorithm{"W4A16", {Format::kInt4Group128, Format::kBf16}},
+    Algorithm{"W4A8_AWQ", {Format::kInt4Group128, Format::kFp8}},
+    Algorithm{"W8A16", {Format::kInt8, Format::kBf16}},
+    Algorithm{"W8A8_SQ_PER_CHANNEL", {Format::kInt8, Format::kInt8}},
+    Algorithm{"INT8_SQ", {Format::kInt8, Format::kInt8}},
+};
+
+// Neither a router nor the embedding table is a linear layer that these tools convert.
+const std::vector<std::string> kNeverConverted = {"gate", "router", "shared_expert_gate",
+                                                  "embed_tokens"};
+// transformers' quantizers keep the output layer too; of DeepSeek's fp8 checkpoints the indexer's
+// head weights and the MTP projection are bf16 as well.
+const std::vector<std::string> kKeptByFp8 = {"lm_head", "weights_proj", "eh_proj"};
+
+}  // namespace
+
+class QuantizationParser {
+ public:
+  QuantizationParser(Format base, std::string where, std::vector<std::string>& warnings)
+      : where_(std::move(where)), warnings_(warnings), out_(base) {
+    out_.left_alone_ = kNeverConverted;
+  }
+
+  Result<Quantization> read_config(const Json& json);
+  Result<Quantization> read_hf_quant_config(const Json& json);
+  // Where the two files differ, in one sentence; "" when they agree.
+  static std::string disagreement(const Quantization& config, const Quantization& hf);
+
+ private:
+  Result<> read_modelopt(const Json& json);
+  Result<> read_compressed_tensors(const Json& json);
+  Result<> read_fp8(const Json& json);
+  Result<> read_integer(const Json& json);
+  Result<> read_quantized_layers(const Json& layers);
+  Result<> read_groups(const Json& groups);
+  Result<> read_targets(const Json& group, const std::string& where, ModuleFormat format);
+  Result<> read_kv(const Json& json);
+  Result<> exclude(ObjectReader& reader, std::string_view key);
+  Result<ModuleFormat> algorithm(const std::string& name, const std::string& where) const;
+  Result<ModuleFormat> group_format(const Json& group, const std::string& where);
+  Result<Format> tensor_format(const Json& tensor, const std::string& where);
+  void cover(Quantization::Class all, ModuleFormat format) {
+    out_.rules_.push_back({{}, all, with_base(format)});
+  }
+  void leave_alone(const std::vector<std::string>& names) {
+    out_.left_alone_.insert(out_.left_alone_.end(), names.begin(), names.end());
+  }
+  ModuleFormat with_base(ModuleFormat format) const {
+    if (format.activations == Format::kBf16) format.activations = out_.base_.activations;
+    return format;
+  }
+  Quantization finish();
+
+  std::string where_;
+  std::vector<std::string>& warnings_;
+  Quantization out_;
+};
+
+// Rules that name modules are more specific than those of a whole class.
+Quantization QuantizationParser::finish() {
+  std::stable_partition(out_.rules_.begin(), out_.rules_.end(), [](const Quantization::Rule& rule) {
+    return rule.all == Quantization::Class::kNone;
+  });
+  return std::move(out_);
+}
+
+Result<Quantization> QuantizationParser::read_config(const Json& json) {
+  ObjectReader reader(json, where_);
+  const std::string method = reader.string("quant_method").value_or(
+      reader.has("config_groups") ? "compressed-tensors" : "modelopt");
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  out_.method_ = method;
+  if (method.starts_with("modelopt")) {
+    out_.method_ = "modelopt";
+    NIBBLE_RETURN_IF_ERROR(read_modelopt(json));
+  } else if (method == "compressed-tensors") {
+    NIBBLE_RETURN_IF_ERROR(read_compressed_tensors(json));
+  } else if (method == "fp8") {
+    NIBBLE_RETURN_IF_ERROR(read_fp8(json));
+  } else if (method == "mxfp4") {
+    // transformers converts the fused experts alone, and computes in bf16.
+    cover(Quantization::Class::kRoutedExperts, {Format::kMxfp4, Format::kBf16});
+    NIBBLE_RETURN_IF_ERROR(exclude(reader, "modules_to_not_convert"));
+  } else if (method == "awq" || method == "gptq") {
+    NIBBLE_RETURN_IF_ERROR(read_integer(json));
+  } else {
+    return input_error(
+        "{}: quant_method \"{}\" is not one that nibble reads; it reads modelopt, "
+        "compressed-tensors, fp8, mxfp4, awq and gptq",
+        where_, method);
+  }
+  return finish();
+}
+
+Result<Quantization> QuantizationParser::read_hf_quant_config(const Json& json) {
+  ObjectReader reader(json, where_);
+  const Json* quantization = reader.object("quantization");
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  out_.method_ = "modelopt";
+  if (quantization != nullptr) where_ += ": quantization";
+  NIBBLE_RETURN_IF_ERROR(read_modelopt(quantization != nullptr ? *quantization : json));
+  return finish();
+}
+
+Result<> QuantizationParser::read_modelopt(const Json& json) {
+  if (const Json* inner = json.find("quantization"); inner != nullptr && inner->is_object()) {
+    return read_modelopt(*inner);  // the old form, pasted into config.json
+  }
+  ObjectReader reader(json, where_);
+  const std::optional<std::string> name = reader.string("quant_algo");
+  const std::optional<std::int64_t> group = reader.integer("group_size", {.above = 0});
+  const Json* layers = reader.object("quantized_layers");
+  const Json* groups = reader.object("config_groups");
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  NIBBLE_RETURN_IF_ERROR(exclude(reader, "exclude_modules"));
+  NIBBLE_RETURN_IF_ERROR(exclude(reader, "ignore"));
+  NIBBLE_RETURN_IF_ERROR(read_kv(json));
+  if (layers != nullptr && !layers->as_object().empty()) return read_quantized_layers(*layers);
+  if (name && *name != "MIXED_PRECISION") {
+    NIBBLE_ASSIGN_OR_RETURN(ModuleFormat format, algorithm(*name, where_));
+    if (format.weights == Format::kNvfp4 && group.value_or(16) != 16) {
+      return input_error("{}: \"group_size\" is {}; {} has groups of 16", where_, *group, *name);
+    }
+    if (groups != nullptr && groups->as_object().size() == 1) {
+      const Json& only = groups->as_object().front().second;
+      const Json* input = only.find("input_activations");
+      if (input != nullptr && input->is_null()) format.activations = Format::kBf16;
+    }
+    cover(Quantization::Class::kLinear, format);
+    return {};
+  }
+  if (groups != nullptr) return read_groups(*groups);
+  if (name) {
+    return input_error("{}: MIXED_PRECISION needs \"quantized_layers\" or \"config_groups\"",
+                       where_);
+  }
+  if (!out_.kv_) warnings_.push_back(fmt::format("{} quantizes nothing: it has no quant_algo", where_));
+  return {};
+}
+
+// {"model.layers.0.mlp.experts.0.gate_proj": {"quant_algo": "NVFP4", "group_size": 16}, ...}
+Result<> QuantizationParser::read_quantized_layers(const Json& layers) {
+  for (const auto& [module, entry] : layers.as_object()) {
+    const std::string where = fmt::format("{}: quantized_layers: {}", where_, module);
+    ObjectReader reader(entry, where);
+    const std::string name = reader.require_string("quant_algo");
+    NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+    NIBBLE_ASSIGN_OR_RETURN(ModuleFormat format, algorithm(name, where));
+    format = with_base(format);
+    auto rule = std::find_if(out_.rules_.begin(), out_.rules_.end(),
+                             [&](const auto& known) { return known.format == format; });
+    if (rule == out_.rules_.end()) {
+      rule = out_.rules_.insert(rule, {{}, Quantization::Class::kNone, format});
+    }
+    NIBBLE_RETURN_IF_ERROR(rule->named.add(module));
+  }
+  return {};
+}
+
+Result<> QuantizationParser::read_compressed_tensors(const Json& json) {
+  ObjectReader reader(json, where_);
+  const Json* groups = reader.object("config_groups");
+  if (groups == nullptr) reader.fault_at("config_groups", "is missing");
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  NIBBLE_RETURN_IF_ERROR(exclude(reader, "ignore"));
+  NIBBLE_RETURN_IF_ERROR(read_kv(json));
+  return read_groups(*groups);
+}
+
+Result<> QuantizationParser::read_groups(const Json& groups) {
+  for (const auto& [name, group] : groups.as_object()) {
+    const std::string where = fmt::format("{}: config_groups: {}", where_, name);
+    NIBBLE_ASSIGN_OR_RETURN(const ModuleFormat format, group_format(group, where));
+    NIBBLE_RETURN_IF_ERROR(read_targets(group, where, with_base(format)));
+  }
+  return {};
+}
+
+Result<> QuantizationParser::read_targets(const Json& group, const std::string& where,
+                                          ModuleFormat format) {
+  ObjectReader reader(group, where);
+  const Json* targets = reader.array("targets");
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  if (targets == nullptr) {  // ModelOpt leaves them out when there is one group
+    cover(Quantization::Class::kLinear, format);
+    return {};
+  }
+  Quantization::Rule named{{}, Quantization::Class::kNone, format};
+  for (const Json& target : targets->as_array()) {
+    if (!target.is_string()) {
+      return input_error("{}: \"targets\" must hold strings, found {}", where, target.kind_name());
+    }
+    const std::string& text = target.as_string();
+    const bool is_class = !text.empty() && text.front() >= 'A' && text.front() <= 'Z';
+    if (!is_class) {
+      NIBBLE_RETURN_IF_ERROR(named.named.add(text));
+    } else if (text == "Linear") {
+      cover(Quantization::Class::kLinear, format);
+    } else if (text.find("Expert") != std::string::npos || text.find("MoE") != std::string::npos) {
+      cover(Quantization::Class::kRoutedExperts, format);
+    } else {
+      warnings_.push_back(
+          fmt::format("{}: target \"{}\" is a class that nibble does not know; ignored", where, text));
+    }
+  }
+  if (!named.named.empty()) out_.rules_.push_back(std::move(named));
+  return {};
+}
+
+Result<ModuleFormat> QuantizationParser::group_format(const Json& group, const std::string& where) {
+  ObjectReader reader(group, where);
+  const Json* weights = reader.object("weights");
+  const Json* input = reader.object("input_activations");
+  if (weights == nullptr) reader.fault_at("weights", "is missing");
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  ModuleFormat format;
+  NIBBLE_ASSIGN_OR_RETURN(format.weights, tensor_format(*weights, where + ": weights"));
+  if (input != nullptr) {
+    NIBBLE_ASSIGN_OR_RETURN(format.activations, tensor_format(*input, where + ": input_activations"));
+  }
+  return format;
+}
+
+// {"num_bits": 4, "type": "float", "group_size": 16, "strategy": "tensor_group"}
+Result<Format> QuantizationParser::tensor_format(const Json& tensor, const std::string& where) {
+  ObjectReader reader(tensor, where);
+  const std::int64_t bits = reader.require_integer("num_bits");
+  const std::string type = reader.string("type").value_or("int");
+  const std::int64_t group = reader.integer("group_size").value_or(-1);
+  const std::string strategy = reader.string("strategy").value_or("");
+  const bool weights = where.ends_with("weights");
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  if (type == "float" && bits == 4 && group == 16) return Format::kNvfp4;
+  if (type == "float" && bits == 4 && group == 32) return Format::kMxfp4;
+  if (type == "float" && bits == 8 && group == 32) return Format::kMxfp8;
+  if (type == "float" && bits == 8) {
+    return weights && strategy == "block" ? Format::kFp8Block128 : Format::kFp8;
+  }
+  if (type == "int" && bits == 8) return Format::kInt8;
+  if (type == "int" && bits == 4) {
+    if (group != 128) {
+      warnings_.push_back(fmt::format("{}: 4-bit integers in groups of {} are counted as groups of 128",
+                                      where, group));
+    }
+    return Format::kInt4Group128;
+  }
+  return input_error("{}: {}-bit {} in groups of {} is not a format that nibble knows", where, bits,
+                     type, group);
+}
+
+Result<> QuantizationParser::read_fp8(const Json& json) {
+  ObjectReader reader(json, where_);
+  const std::optional<std::vector<double>> block = reader.numbers("weight_block_size", {.above = 0});
+  const std::optional<std::string> moe = reader.string("moe_quant_algo");
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  if (block && *block != std::vector<double>{128, 128}) {
+    return input_error("{}: \"weight_block_size\" is not [128, 128], the only one that nibble knows",
+                       where_);
+  }
+  if (moe) {
+    NIBBLE_ASSIGN_OR_RETURN(const ModuleFormat format, algorithm(*moe, where_));
+    cover(Quantization::Class::kRoutedExperts, format);
+  }
+  cover(Quantization::Class::kLinear, {block ? Format::kFp8Block128 : Format::kFp8, Format::kFp8});
+  leave_alone(kKeptByFp8);
+  NIBBLE_RETURN_IF_ERROR(exclude(reader, "modules_to_not_convert"));
+  NIBBLE_RETURN_IF_ERROR(exclude(reader, "ignored_layers"));
+  return exclude(reader, "ignore");
+}
+
+Result<> QuantizationParser::read_integer(const Json& json) {
+  ObjectReader reader(json, where_);
+  const std::int64_t bits = reader.integer("bits").value_or(reader.integer("w_bit").value_or(4));
+  const std::int64_t group = reader.integer("group_size").value_or(128);
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  if (bits != 4 && bits != 8) {
+    return input_error("{}: \"bits\" is {}; nibble knows 4 and 8", where_, bits);
+  }
+  if (bits == 4 && group != 128) {
+    warnings_.push_back(
+        fmt::format("{}: 4-bit integers in groups of {} are counted as groups of 128", where_, group));
+  }
+  cover(Quantization::Class::kLinear,
+        {bits == 4 ? Format::kInt4Group128 : Format::kInt8, Format::kBf16});
+  leave_alone({"lm_head"});
+  return exclude(reader, "modules_to_not_convert");
+}
+
+// "kv_cache_quant_algo": "FP8", or "kv_cache_scheme": {"num_bits": 8, "type": "float"}.
+Result<> QuantizationParser::read_kv(const Json& json) {
+  ObjectReader reader(json, where_);
+  const std::optional<std::string> name = reader.string("kv_cache_quant_algo");
+  const Json* scheme = reader.object("kv_cache_scheme");
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  if (scheme != nullptr) {
+    NIBBLE_ASSIGN_OR_RETURN(out_.kv_, tensor_format(*scheme, where_ + ": kv_cache_scheme"));
+  } else if (name) {
+    const auto known = std::find_if(kAlgorithms.begin(), kAlgorithms.end(),
+                                    [&](const Algorithm& known_one) { return known_one.name == *name; });
+    if (known != kAlgorithms.end()) {
+      out_.kv_ = known->format.weights;
+    } else if (*name == "INT8") {
+      out_.kv_ = Format::kInt8;
+    } else if (to_lower(*name) != "none") {
+      warnings_.push_back(
+          fmt::format("{}: kv_cache_quant_algo \"{}\" is not known; ignored", where_, *name));
+    }
+  }
+  return {};
+}
+
+Result<> QuantizationParser::exclude(ObjectReader& reader, std::string_view key) {
+  const Json* list = reader.array(key);
+  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
+  if (list == nullptr) return {};
+  for (const Json& item : list->as_array()) {
+    if (!item.is_string()) {
+      return input_error("{}: \"{}\" must hold strings, found {}", where_, key, item.kind_name());
+    }
+    if (auto added = out_.excluded_.add(item.as_string()); !added.ok()) {
+      return added.error().within(fmt::format("{}: \"{}\"", where_, key));
+    }
+  }
+  return {};
+}
+
+Result<ModuleFormat> QuantizationParser::algorithm(const std::string& name,
+                                                   const std::string& where) const {
+  std::vector<std::string> known;
+  for (const Algorithm& algorithm : kAlgorithms) {
+    if (algorithm.name == name) return algorithm.format;
+    known.emplace_back(algorithm.name);
+  }
+  return input_error("{}: quant_algo \"{}\" is not one that nibble knows{}", where, name,
+                     did_you_mean(name, known));
+}
+
+std::string QuantizationParser::disagreement(const Quantization& config, const Quantization& hf) {
+  // One module of each kind, in a dense, a middle and a late layer: what the lists mean is compared,
+  // not how they are written.
+  std::vector<std::string> modules = {"lm_head"};
+  for (const int layer : {0, 5, 20}) {
+    for (const char* module :
+         {"self_attn.q_proj", "self_attn.q_a_proj", "self_attn.o_proj", "mlp.gate_proj",
+          "mlp.experts.0.gate_proj", "mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj"}) {
+      modules.push_back(fmt::format("model.layers.{}.{}", layer, module));
+    }
+  }
+  for (const std::string& module : modules) {
+    const ModuleFormat ours = config.format_of(module);
+    const ModuleFormat theirs = hf.format_of(module);
+    if (ours == theirs) continue;
+    return fmt::format(
+        "config.json says that {} is {} x {}, hf_quant_config.json says {} x {}; config.json is "
+        "followed",
+        module, to_string(ours.weights), to_string(ours.activations), to_string(theirs.weights),
+        to_string(theirs.activations));
+  }
+  if (config.kv_ && hf.kv_ && *config.kv_ != *hf.kv_) {
+    return fmt::format(
+        "config.json says that the KV cache is {}, hf_quant_config.json says {}; config.json is "
+        "followed",
+        to_string(*config.kv_), to_string(*hf.kv_));
+  }
+  return "";
+}
+
+Result<Quantization> Quantization::parse(const Json* quantization_config,
+                                         const Json* hf_quant_config, Format base,
+                                         std::string_view where,
+                                         std::vector<std::string>& warnings) {
+  std::optional<Quantization> config, hf;
+  if (quantization_config != nullptr) {
+    QuantizationParser parser(base, std::string(where), warnings);
+    NIBBLE_ASSIGN_OR_RETURN(config, parser.read_config(*quantization_config));
+  }
+  if (hf_quant_config != nullptr) {
+    QuantizationParser parser(base, "hf_quant_config.json", warnings);
+    NIBBLE_ASSIGN_OR_RETURN(hf, parser.read_hf_quant_config(*hf_quant_config));
+  }
+  if (config && hf) {
+    std::string text = QuantizationParser::disagreement(*config, *hf);
+    if (!text.empty()) warnings.push_back(std::move(text));
+    if (!config->kv_) config->kv_ = hf->kv_;
+  }
+  if (config) return std::move(*config);
+  if (hf) return std::move(*hf);
+  return Quantization(base);
+}
+
+}  // namespace nibble

@@ -1,0 +1,183 @@
+// Texts on the canvas: point labels that touch neither each other nor a marker, and the values of
+// bars. Boxes are {left, top, right, bottom} in CSS pixels of the canvas.
+const nibbleLabels = (() => {
+  'use strict';
+
+  const kFontPx = 11;
+  const kTextHeightPx = 13;
+  const kMarginPx = 2;           // kept free around a label
+  const kMarkerPx = 6;           // half the side of a marker's box
+  const kRingsPx = [9, 20, 34];  // distances from the point; beyond the first a thin line leads back
+  // Unit steps from a point to its label, in order of preference.
+  const kDirections = [[1, 0], [-1, 0], [0, -1], [0, 1], [1, -1], [1, 1], [-1, -1], [-1, 1]];
+  const kRingCost = 10;
+  const kCrossingCost = 6;       // for each line that the label would cover
+
+  const touches = (a, b, margin = 0) =>
+    a.left < b.right + margin && b.left < a.right + margin &&
+    a.top < b.bottom + margin && b.top < a.bottom + margin;
+
+  const isInside = (box, area) =>
+    box.left >= area.left && box.right <= area.right &&
+    box.top >= area.top && box.bottom <= area.bottom;
+
+  // Liang and Barsky's clipping: is any part of the segment a-b in the box?
+  function crosses([a, b], box) {
+    let from = 0;
+    let to = 1;
+    const sides = [
+      [a.x - b.x, a.x - box.left], [b.x - a.x, box.right - a.x],
+      [a.y - b.y, a.y - box.top], [b.y - a.y, box.bottom - a.y],
+    ];
+    for (const [step, room] of sides) {
+      if (step === 0 && room < 0) return false;
+      if (step < 0) from = Math.max(from, room / step);
+      if (step > 0) to = Math.min(to, room / step);
+    }
+    return from <= to;
+  }
+
+  const markerBox = (point) => ({
+    left: point.x - kMarkerPx, right: point.x + kMarkerPx,
+    top: point.y - kMarkerPx, bottom: point.y + kMarkerPx,
+  });
+
+  // The label's box at `distance` from the point in the given direction.
+  function boxAt(point, width, [dx, dy], distance) {
+    const reach = dx !== 0 && dy !== 0 ? distance * 0.75 : distance;
+    const left = dx > 0 ? point.x + reach : dx < 0 ? point.x - reach - width : point.x - width / 2;
+    const top = dy > 0 ? point.y + reach - 3
+      : dy < 0 ? point.y - reach - kTextHeightPx + 3 : point.y - kTextHeightPx / 2;
+    return { left, top, right: left + width, bottom: top + kTextHeightPx };
+  }
+
+  const nearestOnBox = (point, box) => ({
+    x: Math.min(Math.max(point.x, box.left), box.right),
+    y: Math.min(Math.max(point.y, box.top), box.bottom),
+  });
+
+  // The best place for one label, or null when every place is taken.
+  function findPlace(point, width, scene) {
+    let best = null;
+    kRingsPx.forEach((distance, ring) => kDirections.forEach((direction, order) => {
+      const box = boxAt(point, width, direction, distance);
+      if (!isInside(box, scene.area)) return;
+      if (scene.placed.some((other) => touches(box, other.box, kMarginPx))) return;
+      if (scene.markers.some((marker) => marker.owner !== point && touches(box, marker.box))) return;
+      const leader = ring > 0 ? [point, nearestOnBox(point, box)] : null;
+      if (leader && scene.placed.some((other) => crosses(leader, other.box))) return;
+      const crossings = scene.segments.filter((segment) => crosses(segment, box)).length;
+      const cost = ring * kRingCost + crossings * kCrossingCost + order;
+      if (best === null || cost < best.cost) best = { box, leader, cost };
+    }));
+    return best;
+  }
+
+  // The markers, lines and wanted labels of a chart as it is drawn now.
+  function sceneOf(chart) {
+    const scene = { area: chart.chartArea, placed: [], markers: [], segments: [], wanted: [] };
+    chart.data.datasets.forEach((dataset, index) => {
+      if (!chart.isDatasetVisible(index)) return;
+      const points = chart.getDatasetMeta(index).data.filter((point) => !point.skip);
+      if (dataset.showLine) {
+        for (let at = 1; at < points.length; ++at) {
+          scene.segments.push([points[at - 1], points[at]]);
+        }
+      }
+      points.forEach((point) => {
+        if (dataset.pointRadius > 0) scene.markers.push({ owner: point, box: markerBox(point) });
+        const text = dataset.nibbleSeries.points[point.$context.dataIndex].label;
+        if (dataset.nibbleSeries.label_points && text) {
+          scene.wanted.push({ point, text, colour: dataset.borderColor });
+        }
+      });
+    });
+    return scene;
+  }
+
+  // Greedy, in the order of series and points; a label that fits nowhere is left to the tooltip.
+  function placePointLabels(chart, measure) {
+    const scene = sceneOf(chart);
+    for (const { point, text, colour } of scene.wanted) {
+      const place = findPlace(point, measure(text), scene);
+      if (place === null) continue;
+      scene.placed.push({ text, colour, box: place.box, leader: place.leader });
+      if (place.leader) scene.segments.push(place.leader);
+    }
+    return scene.placed;
+  }
+
+  function drawPointLabels(context, placed, palette) {
+    for (const { text, box, leader } of placed) {
+      if (leader) {
+        context.strokeStyle = palette.muted;
+        context.lineWidth = 0.75;
+        context.beginPath();
+        context.moveTo(leader[0].x, leader[0].y);
+        context.lineTo(leader[1].x, leader[1].y);
+        context.stroke();
+      }
+      // A halo in the background's colour keeps the text readable above lines.
+      context.strokeStyle = palette.background;
+      context.lineWidth = 3;
+      context.lineJoin = 'round';
+      context.fillStyle = palette.text;
+      context.strokeText(text, box.left, (box.top + box.bottom) / 2);
+      context.fillText(text, box.left, (box.top + box.bottom) / 2);
+    }
+  }
+
+  // The value of each bar, in the margin kept free for it beyond the bar's end.
+  function placeBarValues(chart, measure, format) {
+    const placed = [];
+    chart.data.datasets.forEach((dataset, index) => {
+      if (!chart.isDatasetVisible(index)) return;
+      chart.getDatasetMeta(index).data.forEach((bar, at) => {
+        const value = dataset.nibbleSeries.points[at].y;
+        if (value === null || !Number.isFinite(bar.x)) return;
+        const left = Math.max(bar.x, bar.base) + 6;
+        const text = format(value);
+        const top = bar.y - kTextHeightPx / 2;
+        placed.push({
+          text, box: { left, top, right: left + measure(text), bottom: top + kTextHeightPx },
+        });
+      });
+    });
+    return placed;
+  }
+
+  function drawBarValues(context, placed, palette) {
+    context.fillStyle = palette.text;
+    for (const { text, box } of placed) {
+      context.fillText(text, box.left, (box.top + box.bottom) / 2);
+    }
+  }
+
+  // Breaks text at spaces, and longer words anywhere, to lines of at most `width` pixels; beyond
+  // `most` lines it ends in an ellipsis.
+  function wrap(text, width, most, measure) {
+    const lines = [''];
+    for (const word of text.split(/\s+/).filter(Boolean)) {
+      const joined = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+      if (measure(joined) <= width) {
+        lines[lines.length - 1] = joined;
+        continue;
+      }
+      if (lines.at(-1)) lines.push('');
+      for (const letter of word) {
+        if (lines.at(-1) && measure(lines.at(-1) + letter) > width) lines.push('');
+        lines[lines.length - 1] += letter;
+      }
+    }
+    if (lines.length <= most) return lines;
+    const kept = lines.slice(0, most);
+    let last = kept[most - 1];
+    while (last && measure(`${last}\u2026`) > width) last = last.slice(0, -1);
+    kept[most - 1] = `${last.trimEnd()}\u2026`;
+    return kept;
+  }
+
+  return {
+    kFontPx, placePointLabels, drawPointLabels, placeBarValues, drawBarValues, wrap,
+  };
+})();
