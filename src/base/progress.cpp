@@ -27,7 +27,7 @@ Progress::Progress(std::string what, double total, std::FILE* stream, std::strin
       unit_(std::move(unit)),
       total_(total),
       stream_(stream != nullptr && ::isatty(::fileno(stream)) != 0 ? stream : nullptr),
-      style_(stream_ != nullptr ? Style::for_stderr() : Style::plain()),
+      style_(stream_ != nullptr ? Style::for_descriptor(::fileno(stream_)) : Style::plain()),
       start_(Clock::now()),
       last_drawn_(start_) {}
 

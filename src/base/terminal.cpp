@@ -29,12 +29,6 @@ std::size_t terminal_width(int descriptor) {
   return 80;
 }
 
-Style style_for(int descriptor) {
-  if (::isatty(descriptor) == 0) return Style::plain();
-  const bool colour = environment("NO_COLOR").empty() && environment("TERM") != "dumb";
-  return {.colour = colour, .width = terminal_width(descriptor)};
-}
-
 std::string ansi(bool colour, const char* code, std::string_view text) {
   if (!colour || text.empty()) return std::string(text);
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
@@ -42,11 +36,17 @@ std::string ansi(bool colour, const char* code, std::string_view text) {
 
 }  // namespace
 
+Style Style::for_descriptor(int descriptor) {
+  if (::isatty(descriptor) == 0) return plain();
+  const bool colour = environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+  return {.colour = colour, .width = terminal_width(descriptor)};
+}
+
 Style Style::for_stdout() {
-  return style_for(STDOUT_FILENO);
+  return for_descriptor(STDOUT_FILENO);
 }
 Style Style::for_stderr() {
-  return style_for(STDERR_FILENO);
+  return for_descriptor(STDERR_FILENO);
 }
 
 std::string Style::strong(std::string_view text) const {

@@ -15,6 +15,7 @@ struct Style {
   std::size_t width = 0;  // columns; 0: unlimited (a pipe or a file)
 
   // Looks at the descriptor, COLUMNS, NO_COLOR and TERM=dumb.
+  static Style for_descriptor(int descriptor);
   static Style for_stdout();
   static Style for_stderr();
   static Style plain() { return {}; }

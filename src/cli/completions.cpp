@@ -61,9 +61,10 @@ std::string bash_value(const OptionDef& option, const CatalogNames& names) {
   if (!words.empty()) call += "_nibble_words " + quote(join(words, " "));
   const Paths paths = paths_of(option);
   if (paths != Paths::kNone) {
-    const std::string action = paths == Paths::kFiles ? "file" : "directory";
-    if (!call.empty()) call += "; [[ ${#COMPREPLY[@]} -eq 0 ]] && ";
-    call += "_nibble_paths " + action;
+    const std::string fill =
+        paths == Paths::kFiles ? "_nibble_paths file" : "_nibble_paths directory";
+    // A name of the catalog comes before a file of that name.
+    call += call.empty() ? fill : "; if [[ ${#COMPREPLY[@]} -eq 0 ]]; then " + fill + "; fi";
   }
   return call.empty() ? ":" : call;
 }
@@ -90,7 +91,7 @@ std::string bash_script(std::span<const CommandDef> commands, const CatalogNames
   std::string text = R"(# bash completion of nibble: source <(nibble completion bash)
 _nibble_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current"); }
 _nibble_paths() {
-  compopt -o filenames 2>/dev/null
+  compopt -o filenames 2>/dev/null || true
   mapfile -t COMPREPLY < <(compgen -A "$1" -- "$current")
 }
 _nibble() {

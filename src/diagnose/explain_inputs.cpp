@@ -18,11 +18,26 @@ std::string source_of(const Sourced& number, std::string_view machine) {
 
 }  // namespace
 
-void Scene::add_missing(std::string id, int point, std::string title, std::string reason) {
-  Finding finding{.id = std::move(id), .point = point, .title = std::move(title)};
-  finding.missing = std::move(reason);
-  finding.sentence = fmt::format("{}: not answered, because {}.", finding.title, finding.missing);
-  add(std::move(finding));
+void Scene::conclude(Draft draft) {
+  Finding finding;
+  finding.id = std::move(draft.id);
+  finding.point = draft.point;
+  finding.title = std::move(draft.title);
+  finding.value = draft.value;
+  finding.unit = std::move(draft.unit);
+  finding.verdict = std::move(draft.verdict);
+  finding.formula = std::move(draft.formula);
+  finding.inputs = std::move(draft.inputs);
+  finding.assumptions = std::move(draft.assumptions);
+  finding.confidence = draft.confidence;
+  finding.sentence = std::move(draft.sentence);
+  analysis.findings.push_back(std::move(finding));
+}
+
+void Scene::cannot_say(std::string id, int point, std::string title, std::string reason) {
+  std::string sentence = fmt::format("{}: not answered, because {}.", title, reason);
+  conclude({.id = std::move(id), .point = point, .title = std::move(title), .sentence = std::move(sentence)});
+  analysis.findings.back().missing = std::move(reason);
 }
 
 void Scene::lacks(std::string signal) {

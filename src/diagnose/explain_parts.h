@@ -1,9 +1,9 @@
 // Inside the diagnosis of a case: the scene that all analyses share, and how findings name their
 // inputs. One file a concern: explain_kernels, explain_formats, explain_routing, explain_step, ...
 //
-//   Finding finding{.id = "kernel.memory_floor." + slug, .point = 2, .title = "Memory floor"};
-//   finding.inputs = Inputs(scene).shape(kernel.measured).bandwidth().list();
-//   scene.add(std::move(finding));
+//   scene.conclude({.id = "kernel.memory_floor." + slug, .point = 2, .title = "Memory floor",
+//                   .value = us, .unit = "us", .formula = "bytes / bandwidth",
+//                   .inputs = Inputs(scene).shape(kernel).bandwidth().list(), .sentence = ...});
 #pragma once
 
 #include <optional>
@@ -26,8 +26,25 @@ struct Override {
   std::string of;        // "catalog: glm-5-nvfp4"
 };
 
+// A Finding whose every member may be left out.
+struct Draft {
+  std::string id = {};
+  int point = 0;
+  std::string title = {};
+  std::optional<double> value = {};
+  std::string unit = {};
+  std::string verdict = {};
+  std::string formula = {};
+  std::vector<FindingInput> inputs = {};
+  std::vector<std::string> assumptions = {};
+  Confidence confidence = Confidence::kDerived;
+  std::string sentence = {};
+};
+
 // What is known before anything is concluded.
 struct Scene {
+  Scene(const Case& described, PeakIs meant) : found(described), peak_is(meant) {}
+
   const Case& found;
   PeakIs peak_is;                      // how the quoted peak is meant in this analysis
   ModelSpec catalog_model;
@@ -40,9 +57,9 @@ struct Scene {
   const MachineSpec& machine() const { return analysis.deployment.machine; }
   const ModelSpec& model() const { return analysis.deployment.model; }
 
-  void add(Finding finding) { analysis.findings.push_back(std::move(finding)); }
+  void conclude(Draft draft);
   // A finding without a value: `missing` says why, and its sentence too.
-  void add_missing(std::string id, int point, std::string title, std::string reason);
+  void cannot_say(std::string id, int point, std::string title, std::string reason);
   void lacks(std::string signal);  // an entry of missing_signals, once
 };
 
@@ -98,6 +115,17 @@ std::optional<double> output_rate(const Case& found, const std::optional<double>
 double running(const Case& found, double concurrency);  // min(concurrency, max_running_requests)
 // Mean tokens in the cache of a running sequence: the prompt and half of the output.
 std::optional<double> mean_context(const Case& found);
+
+// One MoE layer's expert GEMMs on a rank: reading them against multiplying padded tiles.
+struct LayerTiles {
+  double layers = 0;         // of the step
+  double rows = 0;           // per expert, mean
+  double memory_us = 0;      // of one layer
+  double padded_128_us = 0;  // rows padded to 128, MMAs at peak
+  double padded_256_us = 0;
+  double win_us = 0;         // what a better tile could win at most, one layer
+};
+LayerTiles layer_tiles(const Scene& scene, const LevelAnalysis& level);
 
 // The analyses, in the order in which they run; each fills its part of scene.analysis.
 void explain_kernels(Scene& scene);                // points 1 and 2

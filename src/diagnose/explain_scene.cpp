@@ -131,7 +131,7 @@ PeakIs quoted_peak_is(const Case& found, const CaseOptions& options) {
 }
 
 Result<Scene> set_scene(const Case& found, const CaseOptions& options, PeakIs peak_is) {
-  Scene scene{.found = found, .peak_is = peak_is};
+  Scene scene(found, peak_is);
   Result<ModelSpec> model = load_model(found.model_name);
   if (!model) return input_error("case {}: model.name: {}", found.name, model.error().message);
   Result<MachineSpec> machine = load_machine(found.gpu);

@@ -183,6 +183,7 @@ class LayerBuilder {
 
   void experts() {
     dense("moe.router", {Part::kRouter}, pass_.rows);
+    if (layout_.attention_tp() > 1) ops_.back().note = "split over the group; engines that replicate it read all of it";
     const ExpertTraffic traffic = expert_traffic(layout_);
     if (traffic == ExpertTraffic::kGather) gather("moe.all_gather", layout_.stage_gpus(), pass_.routed_rows);
     if (traffic == ExpertTraffic::kAllToAll) all_to_all_op("moe.dispatch");

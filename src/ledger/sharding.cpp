@@ -80,6 +80,10 @@ LocalWeight shard(const Weight& weight, const ModelSpec& model, const ParallelLa
       split(local.rows, dense_tp(layout));
       break;
     case Part::kRouter:
+      // A floor: each GPU scores its share of the experts. Most engines score all of them on every
+      // GPU, which docs/arithmetic.md prices.
+      split(local.rows, attention_tp);
+      break;
     case Part::kMtpProjection:
     case Part::kSmall:
       local.replicated = layout.stage_gpus() > 1;

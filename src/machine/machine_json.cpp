@@ -48,7 +48,8 @@ class SourcedReader {
 
   std::optional<Sourced> read_object(ObjectReader& reader, std::string_view key, const Json& json,
                                      const NumberRange& range) const {
-    ObjectReader inner(json, fmt::format("{}.{}", reader.where(), key));
+    const std::string_view separator = reader.where() == file_ ? ": " : ".";
+    ObjectReader inner(json, fmt::format("{}{}{}", reader.where(), separator, key));
     if (const Json* value = inner.any("value"); value != nullptr && value->is_number()) {
       check_finite(inner, "value", *value);
     }

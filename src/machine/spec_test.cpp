@@ -1,0 +1,66 @@
+#include "machine/spec.h"
+
+#include <gtest/gtest.h>
+
+namespace nibble {
+namespace {
+
+MachineSpec machine_with(std::initializer_list<Precision> precisions) {
+  MachineSpec machine;
+  for (const Precision precision : precisions) machine.peaks[precision].dense_tflops.value = 1;
+  return machine;
+}
+
+const MachineSpec kBlackwell = machine_with(
+    {Precision::kFp4, Precision::kFp8, Precision::kInt8, Precision::kBf16, Precision::kFp32});
+const MachineSpec kHopper =
+    machine_with({Precision::kFp8, Precision::kInt8, Precision::kBf16, Precision::kFp32});
+const MachineSpec kAmpere = machine_with({Precision::kInt8, Precision::kBf16, Precision::kFp32});
+const MachineSpec kCpu = machine_with({Precision::kFp32});
+
+TEST(ComputePrecision, NativeUnitWhereTheMachineHasIt) {
+  EXPECT_EQ(compute_precision(kBlackwell, Format::kNvfp4, Format::kNvfp4), Precision::kFp4);
+  EXPECT_EQ(compute_precision(kHopper, Format::kFp8, Format::kFp8), Precision::kFp8);
+  EXPECT_EQ(compute_precision(kHopper, Format::kBf16, Format::kBf16), Precision::kBf16);
+  EXPECT_EQ(compute_precision(kAmpere, Format::kInt8, Format::kInt8), Precision::kInt8);
+}
+
+TEST(ComputePrecision, NarrowFormatsWidenToBf16WhereTheUnitIsMissing) {
+  EXPECT_EQ(compute_precision(kHopper, Format::kNvfp4, Format::kNvfp4), Precision::kBf16);
+  EXPECT_EQ(compute_precision(kAmpere, Format::kFp8, Format::kFp8), Precision::kBf16);
+  EXPECT_EQ(compute_precision(kBlackwell, Format::kNvfp4, Format::kBf16), Precision::kBf16);
+}
+
+TEST(ComputePrecision, EverythingIsFp32WhereThereIsNothingElse) {
+  for (const Format format : {Format::kNvfp4, Format::kFp8, Format::kInt8, Format::kBf16}) {
+    EXPECT_EQ(compute_precision(kCpu, format, format), Precision::kFp32);
+  }
+}
+
+TEST(ComputePrecision, Fp32OperandsFallBackToBf16WhenNoFp32RateIsStated) {
+  EXPECT_EQ(compute_precision(machine_with({Precision::kBf16}), Format::kFp32, Format::kFp32),
+            Precision::kBf16);
+}
+
+TEST(Provenance, NamesReadBack) {
+  const std::pair<Provenance, std::string_view> names[] = {{Provenance::kDatasheet, "datasheet"},
+                                                           {Provenance::kMeasured, "measured"},
+                                                           {Provenance::kDerived, "derived"},
+                                                           {Provenance::kAssumed, "assumed"},
+                                                           {Provenance::kGiven, "given"}};
+  for (const auto& [provenance, name] : names) {
+    EXPECT_EQ(to_string(provenance), name);
+    EXPECT_EQ(provenance_from_string(name), provenance);
+  }
+  EXPECT_EQ(provenance_from_string("guessed"), std::nullopt);
+  EXPECT_EQ(provenance_from_string(""), std::nullopt);
+}
+
+TEST(MachineSpec, PeakIsNullWhereThereIsNone) {
+  EXPECT_EQ(kHopper.peak(Precision::kFp4), nullptr);
+  ASSERT_NE(kHopper.peak(Precision::kFp8), nullptr);
+  EXPECT_EQ(kHopper.peak(Precision::kFp8)->dense_tflops.value, 1);
+}
+
+}  // namespace
+}  // namespace nibble

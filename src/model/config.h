@@ -15,16 +15,17 @@
 
 namespace nibble {
 
-// `config`: config.json. `hf_quant_config`: may be null. `name`: what to call the model.
-// Missing or contradictory fields are input errors that name the field.
-Result<ModelSpec> parse_model(const Json& config, const Json* hf_quant_config, std::string name);
+// `config`: config.json. `hf_quant_config`: may be null. `name`: what to call the model. `where`: the
+// file as messages name it. Missing or contradictory fields are input errors that name the field.
+Result<ModelSpec> parse_model(const Json& config, const Json* hf_quant_config, std::string name,
+                              std::string_view where = "config.json");
 
 // A catalog name, a config.json, or a folder; unknown names are answered with the nearest ones.
 Result<ModelSpec> load_model(std::string_view name_or_path);
 
 struct CatalogModel {
-  std::string name;    // "glm-5-nvfp4"
-  std::string title;   // "GLM-5-NVFP4"
+  std::string name;   // "glm-5-nvfp4"
+  std::string title;  // "GLM-5-NVFP4"
   std::string source;
 };
 std::vector<CatalogModel> model_catalog();  // sorted by name

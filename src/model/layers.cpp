@@ -129,8 +129,8 @@ std::vector<AttentionSpan> read_spans(ObjectReader& reader, const Family& family
   const Json* use = reader.any("use_sliding_window");
   const bool slides = use == nullptr || !use->is_bool() || use->as_bool();
   SpanFields fields;
-  fields.window = reader.integer("sliding_window", bounds::kTokens).value_or(0);
-  fields.chunk = reader.integer("attention_chunk_size", bounds::kTokens).value_or(0);
+  fields.window = reader.integer("sliding_window", {.min = 0, .max = 1e12}).value_or(0);
+  fields.chunk = reader.integer("attention_chunk_size", {.min = 0, .max = 1e12}).value_or(0);
   std::vector<AttentionSpan> spans(layers);
   if (const Json::Array* types = layer_list(reader, "layer_types", layers)) {
     for (std::size_t i = 0; i < layers; ++i) spans[i] = named_span(reader, text_of((*types)[i]), fields);

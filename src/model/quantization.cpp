@@ -3,37 +3,73 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace nibble {
 namespace {
 
-// "model.layers.12.mlp.gate" -> "model.layers.*.mlp.gate", so that a list with one entry a layer
-// reads as one.
-std::string fold_layer_number(std::string_view name) {
+// A pattern with its layer number taken out: "model.layers." + 12 + ".mlp.gate".
+struct Folded {
+  std::string before, after;
+  std::vector<int> layers;  // none: the pattern has no layer number, and is `before` alone
+};
+
+Folded fold(std::string_view name) {
   constexpr std::string_view kLayers = "layers.";
   const std::size_t at = name.find(kLayers);
-  if (at == std::string_view::npos) return std::string(name);
+  if (at == std::string_view::npos) return {std::string(name), "", {}};
   const std::size_t digits = at + kLayers.size();
   std::size_t end = digits;
-  while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-  if (end == digits || end == name.size() || name[end] != '.') return std::string(name);
-  return std::string(name.substr(0, digits)) + "*" + std::string(name.substr(end));
+  int layer = 0;
+  while (end < name.size() && name[end] >= '0' && name[end] <= '9' && end < digits + 6) {
+    layer = layer * 10 + (name[end++] - '0');
+  }
+  if (end == digits) return {std::string(name), "", {}};
+  return {std::string(name.substr(0, digits)), std::string(name.substr(end)), {layer}};
 }
 
-// At most `most` different patterns, then how many more there are.
+// {0, 1, 2, 5} -> "{0-2,5}", a single number as itself.
+std::string number_set(std::vector<int> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  if (numbers.size() == 1) return std::to_string(numbers.front());
+  std::string text;
+  constexpr int kMostRuns = 4;
+  int runs = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++runs) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] <= numbers[last] + 1) ++last;
+    if (runs == kMostRuns) {
+      text += ",...";
+      break;
+    }
+    text += (text.empty() ? "" : ",") + std::to_string(numbers[i]);
+    if (numbers[last] > numbers[i]) text += "-" + std::to_string(numbers[last]);
+    i = last + 1;
+  }
+  return "{" + text + "}";
+}
+
+// A list with one entry a layer reads as one pattern; at most `most` patterns, then how many more.
 std::string list_patterns(const std::vector<std::string>& texts, std::size_t most) {
-  std::vector<std::string> folded;
+  std::vector<Folded> patterns;
+  std::map<std::pair<std::string, std::string>, std::size_t> seen;
   for (const std::string& text : texts) {
-    std::string name = fold_layer_number(text);
-    if (std::find(folded.begin(), folded.end(), name) == folded.end() && folded.size() <= 64) {
-      folded.push_back(std::move(name));
+    Folded folded = fold(text);
+    const auto [entry, is_new] = seen.try_emplace({folded.before, folded.after}, patterns.size());
+    if (is_new) {
+      patterns.push_back(std::move(folded));
+    } else if (!folded.layers.empty()) {
+      patterns[entry->second].layers.push_back(folded.layers.front());
     }
   }
   std::string line;
-  for (std::size_t i = 0; i < folded.size() && i < most; ++i) {
-    line += (i == 0 ? "" : ", ") + folded[i];
+  for (std::size_t i = 0; i < patterns.size() && i < most; ++i) {
+    const Folded& pattern = patterns[i];
+    line += (i == 0 ? "" : ", ") + pattern.before;
+    if (!pattern.layers.empty()) line += number_set(pattern.layers) + pattern.after;
   }
-  if (folded.size() > most) line += fmt::format(" and {} more", folded.size() - most);
+  if (patterns.size() > most) line += fmt::format(" and {} more", patterns.size() - most);
   return line;
 }
 

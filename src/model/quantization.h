@@ -25,8 +25,9 @@ struct ModuleFormat {
 
 class Quantization {
  public:
+  Quantization() = default;  // bf16, not quantized
   // Not quantized: every module in `base` (torch_dtype).
-  explicit Quantization(Format base = Format::kBf16) : base_{base, base} {}
+  explicit Quantization(Format base) : base_{base, base} {}
 
   // `quantization_config` of config.json (may be null), `hf_quant_config.json` (may be null).
   // When both are given they must agree; where they do not, the warning says what each claims and

@@ -132,7 +132,16 @@ void collect_layer(Collector& out, const ModelSpec& model, const LayerSpec& laye
   }
 }
 
-bool is_routed(Part part) { return part == Part::kExpertGateUp || part == Part::kExpertDown; }
+// Each weight that the checkpoint holds, without MTP layers.
+template <class Visitor>
+void for_each_stored(const ModelSpec& model, const Visitor& visit) {
+  for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+    for (const Weight& weight : layer_weights(model, layer)) visit(weight);
+  }
+  for (const Weight& weight : outer_weights(model)) {
+    if (weight.part != Part::kLmHead || !model.tied_embeddings) visit(weight);
+  }
+}
 
 }  // namespace
 
@@ -185,40 +194,28 @@ ParameterCount count_parameters(const ModelSpec& model) {
   const double used = model.moe ? static_cast<double>(model.moe->top_k) /
                                       static_cast<double>(model.moe->experts)
                                 : 1;
-  for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
-    for (const Weight& weight : layer_weights(model, layer)) {
-      const double parameters = weight.parameters();
-      count.total += parameters;
-      count.active += weight.copies > 1 || is_routed(weight.part) ? parameters * used : parameters;
-    }
-  }
-  for (const Weight& weight : outer_weights(model)) {
+  for_each_stored(model, [&](const Weight& weight) {
     const double parameters = weight.parameters();
+    count.total += parameters;
     if (weight.part == Part::kEmbedding) {
       count.embedding = parameters;
+      if (model.tied_embeddings) count.active += parameters;  // it is the output layer too
     } else {
-      count.active += parameters;
+      count.active += weight.copies > 1 ? parameters * used : parameters;
     }
-    if (weight.part != Part::kLmHead || !model.tied_embeddings) count.total += parameters;
-  }
+  });
   for (const Weight& weight : mtp_weights(model)) count.mtp += weight.parameters();
   return count;
 }
 
 double checkpoint_bytes(const ModelSpec& model) {
   double bytes = 0;
-  const auto add = [&bytes](const Weight& weight) {
+  for_each_stored(model, [&bytes](const Weight& weight) {
     bytes += static_cast<double>(weight.copies) *
              storage_bytes(weight.format, static_cast<double>(weight.rows),
                            static_cast<double>(weight.columns))
                  .total();
-  };
-  for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
-    for (const Weight& weight : layer_weights(model, layer)) add(weight);
-  }
-  for (const Weight& weight : outer_weights(model)) {
-    if (weight.part != Part::kLmHead || !model.tied_embeddings) add(weight);
-  }
+  });
   return bytes;
 }
 

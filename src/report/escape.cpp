@@ -30,14 +30,21 @@ bool is_markdown_markup(std::string_view line, std::size_t at) {
   return false;
 }
 
-// Length of a list, heading or quote marker that opens the line ("#", "-", "12."), or 0.
+// Where a list, heading or rule marker that opens the line ends ("#", "-", "12."), or 0. A marker
+// stands before a space: "-0.83" and "12.5 ms" are plain numbers.
 std::size_t opening_marker(std::string_view line) {
   const std::size_t start = line.find_first_not_of(' ');
   if (start == std::string_view::npos) return 0;
-  if (std::string_view("#-+=").find(line[start]) != std::string_view::npos) return start + 1;
-  const std::size_t end = line.find_first_not_of("0123456789", start);
-  if (end == std::string_view::npos || end == start) return 0;
-  return line[end] == '.' || line[end] == ')' ? end + 1 : 0;
+  std::size_t end = start;
+  if (std::string_view("#-+").find(line[start]) != std::string_view::npos) {
+    while (end < line.size() && line[end] == line[start]) ++end;
+  } else {
+    end = line.find_first_not_of("0123456789", start);
+    if (end == std::string_view::npos || end == start) return 0;
+    if (line[end] != '.' && line[end] != ')') return 0;
+    ++end;
+  }
+  return end == line.size() || line[end] == ' ' ? end : 0;
 }
 
 }  // namespace

@@ -141,7 +141,16 @@ const nibbleChartConfig = (() => {
     const points = source.series.flatMap((series) => series.points);
     const labels = source.series[0] ? source.series[0].points.map((point) => point.label) : [];
     const value = numericScale(source.y, points.map((point) => point.y), true);
-    if (value.ticks.maxTicksLimit) value.ticks.maxTicksLimit = 6;
+    if (!source.y.logarithmic) {
+      // The longest bar ends at the frame; its value stands in the margin beyond.
+      value.ticks.maxTicksLimit = 6;
+      value.bounds = 'data';
+      value.afterBuildTicks = (built) => {
+        const step = built.ticks.length > 1 ? built.ticks[1].value - built.ticks[0].value : 1;
+        built.ticks = built.ticks.filter(({ value: at }) =>
+          at >= built.min && at <= built.max && Math.abs(at / step - Math.round(at / step)) < 1e-6);
+      };
+    }
     return {
       x: value,
       y: {
@@ -276,7 +285,7 @@ const nibbleChartConfig = (() => {
       dataset.pointHoverBackgroundColor = colour;
     });
     for (const scale of Object.values(chart.options.scales)) {
-      scale.ticks.color = palette.muted;
+      scale.ticks.color = scale.type === 'category' ? palette.text : palette.muted;
       if (scale.title) scale.title.color = palette.text;
       scale.grid.color = palette.rule;
       scale.grid.borderColor = palette.rule;

@@ -78,18 +78,13 @@ const nibbleLabels = (() => {
     const scene = { area: chart.chartArea, placed: [], markers: [], segments: [], wanted: [] };
     chart.data.datasets.forEach((dataset, index) => {
       if (!chart.isDatasetVisible(index)) return;
-      const points = chart.getDatasetMeta(index).data.filter((point) => !point.skip);
-      if (dataset.showLine) {
-        for (let at = 1; at < points.length; ++at) {
-          scene.segments.push([points[at - 1], points[at]]);
-        }
-      }
-      points.forEach((point) => {
+      const points = chart.getDatasetMeta(index).data;
+      points.forEach((point, at) => {
+        if (point.skip) return;
         if (dataset.pointRadius > 0) scene.markers.push({ owner: point, box: markerBox(point) });
-        const text = dataset.nibbleSeries.points[point.$context.dataIndex].label;
-        if (dataset.nibbleSeries.label_points && text) {
-          scene.wanted.push({ point, text, colour: dataset.borderColor });
-        }
+        if (dataset.showLine && at > 0) scene.segments.push([points[at - 1], point]);
+        const text = dataset.nibbleSeries.points[at].label;
+        if (dataset.nibbleSeries.label_points && text) scene.wanted.push({ point, text });
       });
     });
     return scene;
@@ -98,10 +93,10 @@ const nibbleLabels = (() => {
   // Greedy, in the order of series and points; a label that fits nowhere is left to the tooltip.
   function placePointLabels(chart, measure) {
     const scene = sceneOf(chart);
-    for (const { point, text, colour } of scene.wanted) {
+    for (const { point, text } of scene.wanted) {
       const place = findPlace(point, measure(text), scene);
       if (place === null) continue;
-      scene.placed.push({ text, colour, box: place.box, leader: place.leader });
+      scene.placed.push({ text, box: place.box, leader: place.leader });
       if (place.leader) scene.segments.push(place.leader);
     }
     return scene.placed;

@@ -4,6 +4,7 @@
   'use strict';
 
   const kPrintWidthPx = 640;  // fits between the margins of A4 and of Letter
+  const kPrintHeightPx = 370;  // of charts whose height does not follow from their bars
   const kPrintPixelRatio = 3;
 
   const root = document.documentElement;
@@ -58,7 +59,7 @@
         const isShown = !chart.isDatasetVisible(index);
         chart.setDatasetVisibility(index, isShown);
         button.setAttribute('aria-pressed', String(isShown));
-        chart.update('none');
+        chart.update();
       });
       figure.querySelector('.legend').append(button);
     });
@@ -92,7 +93,8 @@
     for (const source of sources) {
       const { chart } = nibbleCharts[source.id];
       nibbleChartConfig.paint(chart, source);
-      chart.update('none');
+      // Without mode 'none', which would leave the points' shared options as they were (3.9.1).
+      chart.update();
     }
   }
 
@@ -107,6 +109,9 @@
       chart.options.devicePixelRatio = kPrintPixelRatio;
       const plot = figures.get(source.id).querySelector('.plot');
       fitHeight(plot, source, kPrintWidthPx);
+      // A chart grows no larger than what holds it.
+      plot.style.width = `${kPrintWidthPx}px`;
+      if (source.kind === 'xy') plot.style.height = `${kPrintHeightPx}px`;
       chart.resize(kPrintWidthPx, plot.clientHeight);
     }
     repaint();
@@ -120,6 +125,10 @@
     for (const source of sources) {
       const { chart } = nibbleCharts[source.id];
       delete chart.options.devicePixelRatio;
+      const plot = figures.get(source.id).querySelector('.plot');
+      plot.style.width = '';
+      plot.style.height = '';
+      fitHeight(plot, source, plot.clientWidth);
       chart.resize();
     }
     repaint();

@@ -1,0 +1,64 @@
+# What there is to do, in short words; `make help` lists it. CMake does the work (CMakePresets.json).
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+.NOTPARALLEL:
+
+SECONDS ?= 60
+PREFIX ?= /usr/local
+DESTDIR ?=
+CASE ?= glm5_rtxpro6000
+REPORT ?= nibble-report
+
+JOBS := $(shell nproc)
+PROGRAM := build/src/cli/nibble
+
+.PHONY: help demo build test asan fuzz bench format format-check install clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## install what is missing, build the program, and explain one measured deployment
+	@tools/setup.sh build
+	@test -f build/build.ninja || cmake --preset app >/dev/null
+	@cmake --build build --target nibble --parallel $(JOBS)
+	$(PROGRAM) analyze --case $(CASE) --report $(REPORT)
+
+# The tests' switches are named here because a cache made by `make demo` has them off. Objects are
+# the same either way, so that neither target builds again what the other has built.
+build: ## the program, the libraries, tests and benchmarks, in build/
+	@tools/setup.sh test
+	@cmake --preset release -DNIBBLE_TESTS=ON -DNIBBLE_BENCHMARKS=ON >/dev/null
+	@cmake --build build --parallel $(JOBS)
+
+test: build format-check ## build and run every test that needs no GPU, and each fuzz target briefly
+	@tools/fuzz.sh 5
+	@ctest --preset release
+
+asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/setup.sh test
+	@cmake --preset asan >/dev/null
+	@cmake --build build-asan --parallel $(JOBS)
+	@ctest --preset asan
+
+fuzz: ## run each fuzz target for SECONDS=60
+	@tools/setup.sh test
+	@tools/fuzz.sh $(SECONDS)
+
+bench: build ## run the benchmarks of the program itself
+	@for program in build/bench/*_bench; do "$$program" --benchmark_min_time=0.2; done
+
+format: ## format all C++ files
+	@tools/format.sh -i
+
+format-check: ## say which C++ files are not formatted
+	@tools/format.sh --dry-run -Werror
+
+install: ## install program, libraries, headers, completions and manual page under PREFIX=/usr/local
+	@tools/setup.sh build
+	@test -f build/build.ninja || cmake --preset app >/dev/null
+	@cmake --build build --parallel $(JOBS)
+	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
+
+clean: ## remove everything that was built
+	@rm -rf build build-debug build-asan build-fuzz

@@ -1,0 +1,55 @@
+#include "report/terminal.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace nibble {
+namespace {
+
+constexpr std::size_t kBulletIndent = 2;
+
+// "label  text", the text's further lines under its first.
+std::string labelled(const Style& style, std::string_view label, std::string_view text, std::size_t width) {
+  const std::size_t padding = width - std::min(width, display_width(label));
+  return fmt::format("{}{}  {}\n", style.faint(label), std::string(padding, ' '), style.wrap(text, width + 2));
+}
+
+std::string bullet(const Style& style, std::string_view mark, std::string_view text) {
+  const std::size_t indent = std::max(kBulletIndent, display_width(mark) + 1);
+  return fmt::format("{}{}{}\n", mark, std::string(indent - display_width(mark), ' '), style.wrap(text, indent));
+}
+
+std::string render_finding(const Finding& finding, const Style& style) {
+  // The point's number is how people quote a finding of a case.
+  const std::string mark = finding.point > 0 ? fmt::format("{:>2}.", finding.point) : "-";
+  const std::string text = fmt::format("{}: {}", finding.title, finding.sentence);
+  std::string line = bullet(style, mark, text);
+  if (!style.colour) return line;
+  const std::size_t at = line.find(finding.title + ":");
+  return at == std::string::npos ? line
+                                 : line.replace(at, finding.title.size() + 1, style.strong(finding.title + ":"));
+}
+
+}  // namespace
+
+std::string render_terminal(const Document& document, const Style& style) {
+  std::string out = style.strong(document.title) + "\n";
+  if (!document.subtitle.empty()) out += style.wrap(document.subtitle, 0) + "\n";
+  std::size_t width = 0;
+  for (const auto& [label, text] : document.facts) width = std::max(width, display_width(label));
+  for (const auto& [label, text] : document.facts) out += labelled(style, label, text, width);
+  for (const Section& section : document.sections) {
+    out += "\n" + style.heading(section.heading) + "\n";
+    for (const std::string& paragraph : section.paragraphs) out += style.wrap(paragraph, 0) + "\n";
+    for (const auto& [caption, table] : section.tables) {
+      if (!caption.empty()) out += style.faint(style.wrap(caption, 0)) + "\n";
+      out += table.render(style);
+    }
+    for (const Finding& finding : section.findings) out += render_finding(finding, style);
+    for (const std::string& text : section.bullets) out += bullet(style, "-", text);
+  }
+  return out;
+}
+
+}  // namespace nibble

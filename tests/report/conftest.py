@@ -1,0 +1,53 @@
+"""Options and fixtures of the browser tests: which report, which browser."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--report-dir", help="a folder that `nibble ... --report` wrote")
+    parser.addoption("--fixture-program", help="nibble_report_fixture, which writes such a folder")
+
+
+@pytest.fixture(scope="session")
+def report_folder(request, tmp_path_factory):
+    folder = request.config.getoption("--report-dir")
+    if folder:
+        return pathlib.Path(folder).resolve()
+    program = request.config.getoption("--fixture-program")
+    if not program:
+        raise pytest.UsageError("give --report-dir DIR or --fixture-program nibble_report_fixture")
+    folder = tmp_path_factory.mktemp("report")
+    subprocess.run([program, str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def report(report_folder):
+    return json.loads((report_folder / "report.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def driver():
+    for program in ("chromium", "chromedriver"):
+        if shutil.which(program) is None:
+            pytest.skip(f"the browser test needs {program}: install chromium and chromium-driver")
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="the browser test needs python3-selenium")
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars",
+                     "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    browser.execute_cdp_cmd("Network.enable", {})
+    browser.execute_cdp_cmd("Network.emulateNetworkConditions", {
+        "offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0})
+    yield browser
+    browser.quit()

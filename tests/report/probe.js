@@ -1,0 +1,61 @@
+// Run inside the page: for every chart what it draws, where, and which colours stand there.
+const kReach = 3;  // pixels around a point that are looked at
+const root = getComputedStyle(document.documentElement);
+const variable = (name) => root.getPropertyValue(name).trim();
+
+function pixelsAround(image, x, y, ratio) {
+  const pixels = [];
+  for (let dy = -kReach; dy <= kReach; ++dy) {
+    for (let dx = -kReach; dx <= kReach; ++dx) {
+      const column = Math.round(x * ratio) + dx;
+      const row = Math.round(y * ratio) + dy;
+      if (column < 0 || row < 0 || column >= image.width || row >= image.height) continue;
+      const at = 4 * (row * image.width + column);
+      pixels.push(Array.from(image.data.slice(at, at + 4)));
+    }
+  }
+  return pixels;
+}
+
+const scaleOf = ({ left, right, top, bottom, min, max, type }) =>
+  ({ left, right, top, bottom, min, max, type });
+
+function probe([id, { chart, labelBoxes }]) {
+  const { canvas } = chart;
+  const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  const ratio = chart.currentDevicePixelRatio;
+  return [id, {
+    width: chart.width,
+    height: chart.height,
+    area: scaleOf(chart.chartArea),
+    x: scaleOf(chart.scales.x),
+    y: scaleOf(chart.scales.y),
+    xTicks: chart.scales.x.ticks.map((tick) => String(tick.label)),
+    yTicks: chart.scales.y.ticks.map((tick) => [].concat(tick.label).join(' ')),
+    labels: labelBoxes,
+    datasets: chart.data.datasets.map((dataset, index) => ({
+      label: dataset.label,
+      data: dataset.data,
+      showLine: dataset.showLine,
+      borderDash: dataset.borderDash,
+      radius: dataset.pointRadius,
+      elements: chart.getDatasetMeta(index).data.map((element) => {
+        const isBar = element.base !== undefined;
+        const middle = isBar ? (element.x + element.base) / 2 : element.x;
+        return {
+          x: element.x, y: element.y, base: element.base ?? null,
+          pixels: Number.isFinite(middle) ? pixelsAround(image, middle, element.y, ratio) : [],
+        };
+      }),
+    })),
+  }];
+}
+
+return {
+  background: getComputedStyle(document.body).backgroundColor,
+  colours: Object.fromEntries(
+    ['background', 'text', 'muted', 'total', 'accent', 'good', 'warning', 'bad', 'series-1',
+      'series-2', 'series-3', 'series-4', 'series-5', 'series-6']
+      .map((name) => [name, variable(`--${name}`)])),
+  charts: Object.fromEntries(Object.entries(window.nibbleCharts).map(probe)),
+};
