@@ -60,7 +60,7 @@ class TreeBuilder {
   bool parse_error(std::size_t, const std::string& token, const json::exception& exception) {
     constexpr int kOutOfRange = 406;  // nlohmann's number for "no double holds this"
     if (exception.id == kOutOfRange) return fail("number " + printable(token) + " is out of range");
-    return fail(token.empty() ? "the text ends early" : "unexpected \"" + printable(token) + "\"");
+    return fail(reason_of(exception.what()));
   }
 
   Json root;
@@ -76,6 +76,14 @@ class TreeBuilder {
   bool fail(std::string what) {
     error = std::move(what);
     return false;
+  }
+  // "[...] parse error at line 1, column 3: syntax error while parsing value - REASON; last read:
+  // ..."
+  static std::string reason_of(std::string_view what) {
+    constexpr std::string_view kBefore = " - ";
+    const std::size_t start = what.find(kBefore);
+    if (start != std::string_view::npos) what.remove_prefix(start + kBefore.size());
+    return printable(what.substr(0, what.find("; last read")));
   }
   // Small objects are searched; checkpoint indices with 100,000 members need the set.
   bool is_duplicate(const std::string& name) {
@@ -211,14 +219,20 @@ Json Json::object(Object members) {
 }
 
 Result<Json> Json::parse(std::string_view text, std::string_view origin) {
+  const auto fault = [&](std::size_t position, std::string_view what) {
+    return input_error("{}: {}: not valid JSON: {}", origin, line_and_column(text, position), what);
+  };
+  // nlohmann takes a NUL byte for the end of the text and would ignore what follows.
+  const std::size_t nul = text.find('\0');
+  if (nul != std::string_view::npos) return fault(nul, "a NUL byte");
+
   TreeBuilder builder;
   const char* reached = text.data();
   const TrackedText begin(text.data(), &reached);
   const TrackedText end(text.data() + text.size(), &reached);
   if (nlohmann::json::sax_parse(begin, end, &builder)) return std::move(builder.root);
   const auto read = static_cast<std::size_t>(reached - text.data());
-  return input_error("{}: {}: not valid JSON: {}", origin,
-                     line_and_column(text, read == 0 ? 0 : read - 1), builder.error);
+  return fault(read == 0 ? 0 : read - 1, builder.error);
 }
 
 bool operator==(const Json& a, const Json& b) {

@@ -103,8 +103,9 @@ TEST(JsonParse, Numbers) {
 }
 
 TEST(JsonParse, RefusesNumbersThatNoDoubleHolds) {
+  // A number ends where the next character stands.
   EXPECT_EQ(fault_of("[1e400]"),
-            "x.json: line 1, column 6: not valid JSON: number 1e400 is out of range");
+            "x.json: line 1, column 7: not valid JSON: number 1e400 is out of range");
   EXPECT_NE(fault_of("-1e400").find("number -1e400 is out of range"), std::string::npos);
 }
 
@@ -124,14 +125,17 @@ TEST(JsonParse, RefusesInvalidUtf8AndNulBytes) {
   EXPECT_NE(fault_of("\"\xC3\""), "");
   EXPECT_NE(fault_of("\"\xC0\xAF\""), "");      // overlong
   EXPECT_NE(fault_of("\"\xED\xA0\x80\""), "");  // a surrogate
-  EXPECT_NE(fault_of(std::string_view("1\0", 2)), "");
+  EXPECT_EQ(fault_of(std::string_view("1\0", 2)),
+            "x.json: line 1, column 2: not valid JSON: a NUL byte");
+  EXPECT_NE(fault_of(std::string_view("{}\0 and more", 12)), "");
   EXPECT_NE(fault_of(std::string_view("\"a\0b\"", 5)), "");
 }
 
 TEST(JsonParse, MessagesShowPlaceAndTextSafely) {
   EXPECT_EQ(fault_of("{\n  \"a\": tru\n}"),
-            "x.json: line 2, column 11: not valid JSON: unexpected \"tru<U+000A>\"");
-  EXPECT_NE(fault_of("[1, 2").find("the text ends early"), std::string::npos);
+            "x.json: line 2, column 11: not valid JSON: invalid literal");
+  EXPECT_EQ(fault_of("[1, 2"),  // the last character that was read
+            "x.json: line 1, column 5: not valid JSON: unexpected end of input; expected ']'");
   EXPECT_EQ(fault_of("{\"\\u001b[2J\":1,\"\\u001b[2J\":2}").find('\x1b'), std::string::npos);
   // A message stays one readable line even when the text does not.
   EXPECT_LT(fault_of("\"" + std::string(100000, 'x')).size(), 300U);

@@ -40,26 +40,35 @@ bool holds_runs_in_order(std::string_view text, std::string_view name) {
   return true;
 }
 
-// Orders candidates: smaller is nearer; nullopt is not near. First how they are alike, then by how
-// much they differ.
-using Nearness = std::pair<int, std::size_t>;
+std::string digits_of(std::string_view text) {
+  std::string digits;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(digits), is_digit);
+  return digits;
+}
+
+// How a candidate resembles a name, from the nearest on. Sizes and versions carry meaning: a name
+// whose digits differ ("rtx-5090" for "rtx6000") is rarely what was meant, however few the edits.
+enum class Likeness { kFewEdits, kContains, kHoldsRuns, kFewEditsOtherDigits };
+using Nearness = std::pair<Likeness, std::size_t>;  // with the edits or the difference in length
 
 std::optional<Nearness> nearness(std::string_view name, std::string_view candidate) {
   constexpr std::size_t kShortestPart = 3;  // shorter pieces occur in almost any name
   const std::size_t limit = name.size() / 3;
   const std::size_t distance = edit_distance(name, candidate, limit);
-  if (distance <= limit) return Nearness{0, distance};
+  const bool few_edits = distance <= limit;
+  if (few_edits && digits_of(name) == digits_of(candidate)) {
+    return Nearness{Likeness::kFewEdits, distance};
+  }
   const std::size_t longer = std::max(name.size(), candidate.size());
   const std::size_t difference = longer - std::min(name.size(), candidate.size());
-  if (name.size() >= 2 && candidate.find(name) != std::string_view::npos) {
-    return Nearness{1, difference};
-  }
-  if (candidate.size() >= kShortestPart && name.find(candidate) != std::string_view::npos) {
-    return Nearness{1, difference};
-  }
+  const bool within = name.size() >= 2 && candidate.find(name) != std::string_view::npos;
+  const bool around =
+      candidate.size() >= kShortestPart && name.find(candidate) != std::string_view::npos;
+  if (within || around) return Nearness{Likeness::kContains, difference};
   if (name.size() >= kShortestPart && holds_runs_in_order(candidate, name)) {
-    return Nearness{2, difference};
+    return Nearness{Likeness::kHoldsRuns, difference};
   }
+  if (few_edits) return Nearness{Likeness::kFewEditsOtherDigits, distance};
   return std::nullopt;
 }
 

@@ -24,9 +24,10 @@ std::string printable(std::string_view text, std::size_t most = 120);
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit);
 
 // Up to `most` candidates nearest to `name`, best first: those within a third of its length in
-// edits, then those that contain it or are contained in it, then those that hold its runs of
-// letters and digits in order ("rtx6000" in "rtx-pro-6000-server"). Case, dashes, underscores and
-// spaces do not count. Empty when nothing is near.
+// edits and with the same digits, those that contain it or are contained in it, those that hold its
+// runs of letters and digits in order ("rtx6000" in "rtx-pro-6000-server"), and those within a
+// third in edits whose digits differ. Case, dashes, underscores and spaces do not count. Empty when
+// nothing is near.
 std::vector<std::string> nearest_names(std::string_view name,
                                        std::span<const std::string> candidates,
                                        std::size_t most = 3);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "base/file.h"
@@ -72,6 +73,22 @@ double standard_deviation(double tokens, double probability) {
   return std::sqrt(tokens * probability * (1 - probability));
 }
 
+// Experts that are chosen alike; under uniform routing there is one such group.
+struct Alike {
+  double probability = 0;
+  double experts = 0;
+};
+
+std::vector<Alike> group_alike(std::vector<double> probabilities) {
+  std::sort(probabilities.begin(), probabilities.end(), std::greater<>());
+  std::vector<Alike> groups;
+  for (const double probability : probabilities) {
+    if (groups.empty() || groups.back().probability != probability) groups.push_back({probability, 0});
+    groups.back().experts += 1;
+  }
+  return groups;
+}
+
 double capped_cdf(double tokens, double probability, double x) {
   const double mean = tokens * probability;
   const double spread = kFarTails * standard_deviation(tokens, probability) + kFarTails;
@@ -81,11 +98,11 @@ double capped_cdf(double tokens, double probability, double x) {
 }
 
 // Quantile of the load of an expert drawn at random: of the mixture of their binomials.
-double mixture_quantile(const std::vector<double>& probabilities, double tokens, double q) {
+double mixture_quantile(const std::vector<Alike>& groups, double experts, double tokens, double q) {
   auto cdf = [&](double x) {
     double sum = 0;
-    for (const double probability : probabilities) sum += capped_cdf(tokens, probability, x);
-    return sum / static_cast<double>(probabilities.size());
+    for (const Alike& group : groups) sum += group.experts * capped_cdf(tokens, group.probability, x);
+    return sum / experts;
   };
   double low = -1;
   double high = tokens;
@@ -98,12 +115,12 @@ double mixture_quantile(const std::vector<double>& probabilities, double tokens,
 
 // E[max] of independent binomials (experts are slightly negatively correlated, which this ignores):
 // the sum over x of 1 - prod F_i(x), in steps of at most 1/64 of the range where that is coarse.
-double expected_busiest(const std::vector<double>& probabilities, double tokens) {
+double expected_busiest(const std::vector<Alike>& groups, double tokens) {
   double low = 0;
   double high = 0;
-  for (const double probability : probabilities) {
-    const double mean = tokens * probability;
-    const double spread = standard_deviation(tokens, probability);
+  for (const Alike& group : groups) {
+    const double mean = tokens * group.probability;
+    const double spread = standard_deviation(tokens, group.probability);
     low = std::max(low, mean - 2 * spread - 2);
     high = std::max(high, mean + kFarTails * spread + kFarTails);
   }
@@ -114,8 +131,8 @@ double expected_busiest(const std::vector<double>& probabilities, double tokens)
   for (double x = low; x < high; x += stride) {
     double all_below = 1;
     const double middle = x + std::floor((stride - 1) / 2);  // represents the stride's integers
-    for (const double probability : probabilities) {
-      all_below *= capped_cdf(tokens, probability, middle);
+    for (const Alike& group : groups) {
+      all_below *= std::pow(capped_cdf(tokens, group.probability, middle), group.experts);
       if (all_below < 1e-12) break;
     }
     expected += std::min(stride, high - x) * (1 - all_below);
@@ -196,7 +213,7 @@ void add_rank_stats(RoutingStats& stats, const std::vector<double>& probabilitie
 }
 
 RoutingStats stats_of_layer(const std::vector<double>& probabilities, double tokens,
-                            std::int64_t ranks, double top_k, bool uniform) {
+                            std::int64_t ranks, double top_k) {
   RoutingStats stats;
   stats.tokens = tokens;
   for (const double probability : probabilities) {
@@ -204,15 +221,11 @@ RoutingStats stats_of_layer(const std::vector<double>& probabilities, double tok
   }
   stats.rows_mean = tokens * top_k / stats.distinct;
   stats.rows_mean_all = tokens * top_k / static_cast<double>(probabilities.size());
-  if (uniform) {
-    const auto count = static_cast<std::int64_t>(tokens);
-    stats.rows_p50 = static_cast<double>(binomial_quantile(count, probabilities[0], 0.5));
-    stats.rows_p99 = static_cast<double>(binomial_quantile(count, probabilities[0], 0.99));
-  } else {
-    stats.rows_p50 = mixture_quantile(probabilities, tokens, 0.5);
-    stats.rows_p99 = mixture_quantile(probabilities, tokens, 0.99);
-  }
-  stats.rows_max = std::max(expected_busiest(probabilities, tokens), stats.rows_mean);
+  const auto experts = static_cast<double>(probabilities.size());
+  const std::vector<Alike> groups = group_alike(probabilities);
+  stats.rows_p50 = mixture_quantile(groups, experts, tokens, 0.5);
+  stats.rows_p99 = mixture_quantile(groups, experts, tokens, 0.99);
+  stats.rows_max = std::max(expected_busiest(groups, tokens), stats.rows_mean);
   add_rank_stats(stats, probabilities, tokens, ranks, top_k);
   return stats;
 }
@@ -310,10 +323,10 @@ Result<RoutingStats> routing_stats(const Routing& routing, std::int64_t experts,
   if (routing.kind == Routing::Kind::kUniform) {
     const std::vector<double> probabilities(static_cast<std::size_t>(experts),
                                             k / static_cast<double>(experts));
-    return stats_of_layer(probabilities, tokens, ranks, k, true);
+    return stats_of_layer(probabilities, tokens, ranks, k);
   }
   if (routing.kind == Routing::Kind::kZipf) {
-    return stats_of_layer(zipf_probabilities(routing.zipf_exponent, experts, k), tokens, ranks, k, false);
+    return stats_of_layer(zipf_probabilities(routing.zipf_exponent, experts, k), tokens, ranks, k);
   }
   RoutingStats sum;
   const double share = 1.0 / static_cast<double>(routing.counts.size());
@@ -324,7 +337,7 @@ Result<RoutingStats> routing_stats(const Routing& routing, std::int64_t experts,
     }
     NIBBLE_ASSIGN_OR_RETURN(const std::vector<double> probabilities,
                             recorded_probabilities(counts, k, routing.source));
-    accumulate(sum, stats_of_layer(probabilities, tokens, ranks, k, false), share);
+    accumulate(sum, stats_of_layer(probabilities, tokens, ranks, k), share);
   }
   return sum;
 }

@@ -13,7 +13,7 @@ namespace nibble {
 struct CpuRoofRequest {
   int threads = 1;
   double buffer_bytes = 256e6;  // of all threads together; should exceed the caches by far
-  int passes = 7;
+  int passes = 15;  // their median: on a shared machine single passes are lost to neighbours
 };
 
 struct CpuRoofs {

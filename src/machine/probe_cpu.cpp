@@ -87,7 +87,7 @@ PermissionStatus gpu_counters() {
   PermissionStatus status{"GPU performance counters", false, ""};
   const std::string text = text_of("/proc/driver/nvidia/params");
   if (text.empty()) {
-    status.detail = "no NVIDIA driver is loaded";
+    status.detail = "no NVIDIA driver is loaded; they would give tensor and DRAM activity by kernel";
     return status;
   }
   const std::optional<int> admin_only = admin_only_counters(text);
@@ -99,7 +99,7 @@ PermissionStatus gpu_counters() {
   } else {
     status.detail =
         "for administrators only; the module option NVreg_RestrictProfilingToAdminUsers=0 opens "
-        "them";
+        "them; they would give tensor and DRAM activity by kernel";
   }
   return status;
 }
@@ -109,13 +109,16 @@ PermissionStatus rapl() {
   PermissionStatus status{"RAPL energy", false, ""};
   std::error_code error;
   if (!fs::exists(path, error)) {
-    status.detail = "this machine shows no RAPL counters (usual in a virtual machine)";
+    status.detail =
+        "this machine shows no RAPL counters (usual in a virtual machine); they would give the "
+        "processor's energy";
     return status;
   }
   status.allowed = access(path.c_str(), R_OK) == 0;
-  status.detail = status.allowed ? fmt::format("{} is readable", path.string())
-                                 : fmt::format("{} is readable by root only; chmod a+r opens it",
-                                               path.string());
+  status.detail = fmt::format(
+      "{} is {}", path.string(),
+      status.allowed ? "readable"
+                     : "readable by root only; chmod a+r opens it and gives the processor's energy");
   return status;
 }
 
@@ -123,7 +126,7 @@ PermissionStatus perf_events() {
   PermissionStatus status{"perf events", false, ""};
   const std::string text(trim(text_of("/proc/sys/kernel/perf_event_paranoid")));
   if (text.empty()) {
-    status.detail = "the kernel has no perf events";
+    status.detail = "the kernel has no perf events; they would give cycles and cache misses";
     return status;
   }
   // Up to 2 a process may count its own user-space events (perf_event_open(2)).
@@ -132,7 +135,9 @@ PermissionStatus perf_events() {
   status.allowed = (level && *level <= 2) || geteuid() == 0;
   status.detail = fmt::format(
       "kernel.perf_event_paranoid is {}{}", text,
-      status.allowed ? "" : "; sysctl kernel.perf_event_paranoid=2 allows a process to count its own");
+      status.allowed ? ""
+                     : "; sysctl kernel.perf_event_paranoid=2 gives a process its own cycles and "
+                       "cache misses");
   return status;
 }
 

@@ -7,30 +7,79 @@
 
 namespace nibble {
 
+namespace {
+
+// Far more than any real list holds; with 1000 layers such a list still takes less than a second.
+constexpr std::size_t kMaxLength = 512;
+constexpr std::size_t kMaxBroad = 1024;
+constexpr std::size_t kMaxRegexSteps = 4096;
+
+}  // namespace
+
+std::optional<int> layer_number(std::string_view path) {
+  constexpr std::string_view kLayers = "layers.";
+  const std::size_t at = path.find(kLayers);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::size_t end = at + kLayers.size();
+  int number = 0;
+  for (; end < path.size() && path[end] >= '0' && path[end] <= '9'; ++end) {
+    if (number > 100000) return std::nullopt;
+    number = number * 10 + (path[end] - '0');
+  }
+  if (end == at + kLayers.size() || end == path.size()) return std::nullopt;
+  return number;
+}
+
 Result<> ModulePatterns::add(std::string_view pattern) {
+  if (pattern.size() > kMaxLength) {
+    return input_error("a module pattern has {} characters; at most {} are read", pattern.size(),
+                       kMaxLength);
+  }
   texts_.emplace_back(pattern);
   if (pattern.starts_with("re:")) {
     NIBBLE_ASSIGN_OR_RETURN(Regex regex, Regex::compile(pattern.substr(3)));
+    regex_steps_ += regex.size();
+    if (regex_steps_ > kMaxRegexSteps) {
+      return input_error("the list has too many regular expressions, the last being \"{}\"", pattern);
+    }
     regexes_.push_back(std::move(regex));
     return {};
   }
   const std::size_t literal = pattern.find_first_of("*?[");
   if (literal == std::string_view::npos) {
     names_.emplace(pattern);
-  } else {
-    wildcards_.push_back({std::string(pattern), std::string(pattern) + ".*", literal});
+    return {};
   }
+  Wildcard wildcard{std::string(pattern), std::string(pattern) + ".*", literal};
+  if (const std::optional<int> layer = layer_number(pattern.substr(0, literal))) {
+    of_layer_[*layer].push_back(std::move(wildcard));
+    return {};
+  }
+  if (broad_.size() == kMaxBroad) {
+    return input_error("the list has more than {} wildcard patterns that name no layer", kMaxBroad);
+  }
+  broad_.push_back(std::move(wildcard));
   return {};
 }
 
-bool ModulePatterns::matches(std::string_view module) const {
-  if (!names_.empty() && names_match(module)) return true;
-  for (const Wildcard& wildcard : wildcards_) {
+bool ModulePatterns::any_matches(const std::vector<Wildcard>& wildcards, std::string_view module) {
+  for (const Wildcard& wildcard : wildcards) {
     const std::string_view literal = std::string_view(wildcard.pattern).substr(0, wildcard.literal);
     if (!module.starts_with(literal)) continue;
     if (glob_match(wildcard.pattern, module) || glob_match(wildcard.below, module)) return true;
   }
-  return std::any_of(regexes_.begin(), regexes_.end(),
+  return false;
+}
+
+bool ModulePatterns::matches(std::string_view module) const {
+  if (!names_.empty() && names_match(module)) return true;
+  if (!of_layer_.empty()) {
+    const std::optional<int> layer = layer_number(module);
+    const auto found = layer ? of_layer_.find(*layer) : of_layer_.end();
+    if (found != of_layer_.end() && any_matches(found->second, module)) return true;
+  }
+  return any_matches(broad_, module) ||
+         std::any_of(regexes_.begin(), regexes_.end(),
                      [module](const Regex& regex) { return regex.matches_start(module); });
 }
 

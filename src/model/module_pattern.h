@@ -7,8 +7,10 @@
 //   patterns.matches("model.layers.3.self_attn.q_a_proj");      // true
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -21,7 +23,8 @@ class ModulePatterns {
  public:
   // A name covers each module whose dotted path contains it as whole components: "gate" covers
   // model.layers.0.mlp.gate but not ...gate_proj, "model.layers.3.mlp" all below it. A wildcard
-  // pattern covers what it matches and all below that.
+  // pattern covers what it matches and all below that. Refuses lists so long that asking would take
+  // for ever; a pattern that names its layer costs nothing for the other layers.
   Result<> add(std::string_view pattern);
   bool matches(std::string_view module) const;
   bool empty() const { return texts_.empty(); }
@@ -39,12 +42,18 @@ class ModulePatterns {
   };
 
   bool names_match(std::string_view module) const;
+  static bool any_matches(const std::vector<Wildcard>& wildcards, std::string_view module);
 
   std::vector<std::string> texts_;
   std::unordered_set<std::string, Hash, std::equal_to<>> names_;
-  std::vector<Wildcard> wildcards_;
+  std::unordered_map<int, std::vector<Wildcard>> of_layer_;  // "model.layers.3.mlp*"
+  std::vector<Wildcard> broad_;                              // "*mlp.gate", "model.layers.*.mlp"
   std::vector<Regex> regexes_;
+  std::size_t regex_steps_ = 0;
 };
+
+// The number behind "layers.", when another character follows it: 3 of "model.layers.3.mlp".
+std::optional<int> layer_number(std::string_view path);
 
 // Whether a module is (part of) the routed experts: ".experts." or ".experts", not "shared_experts".
 bool is_routed_expert(std::string_view module);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <bitset>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ class Regex {
   // Whether some prefix of `text` matches; '$' asks for the end of the text.
   bool matches_start(std::string_view text) const;
   const std::string& pattern() const { return pattern_; }
+  std::size_t size() const { return code_.size(); }  // matching costs at most this a character
 
   // One step of the machine. Jumps are relative, so that code can be copied.
   struct Step {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "model/module_pattern.h"
@@ -110,6 +111,31 @@ TEST(ModulePatterns, WildcardsAreShellPatterns) {
   // transformers writes a prefix without a trailing star.
   EXPECT_TRUE(covers({"model.layers.*.self_attn"}, "model.layers.3.self_attn.q_proj"));
   EXPECT_FALSE(covers({"model.layers.*.self_attn"}, "model.layers.3.mlp.up_proj"));
+}
+
+TEST(ModulePatterns, ListsWithoutBoundAreRefused) {
+  const auto grows_to = [](const auto& pattern) {
+    ModulePatterns list;
+    int count = 0;
+    while (count < 200000 && list.add(pattern(count)).ok()) ++count;
+    return count;
+  };
+  EXPECT_EQ(grows_to([](int) { return std::string("*a"); }), 1024);
+  // ".*" is a loop of three steps and a match.
+  EXPECT_EQ(grows_to([](int) { return std::string("re:.*"); }), 4096 / 4);
+  // A mixed-precision checkpoint lists each of its 124,000 modules.
+  EXPECT_EQ(grows_to([](int i) { return "model.layers.0.mlp.experts." + std::to_string(i); }), 200000);
+  EXPECT_EQ(grows_to([](int i) { return "model.layers." + std::to_string(i) + ".mlp*"; }), 100001);
+  EXPECT_FALSE(ModulePatterns().add(std::string(513, 'a')).ok());
+}
+
+TEST(ModulePatterns, LayerNumbers) {
+  EXPECT_EQ(layer_number("model.layers.12.mlp"), 12);
+  EXPECT_EQ(layer_number("language_model.model.layers.0.self_attn.q_proj"), 0);
+  EXPECT_EQ(layer_number("model.layers.1"), std::nullopt);  // "model.layers.1*" is more than layer 1
+  EXPECT_EQ(layer_number("model.layers."), std::nullopt);
+  EXPECT_EQ(layer_number("model.layers.9999999999999.mlp"), std::nullopt);
+  EXPECT_EQ(layer_number("lm_head"), std::nullopt);
 }
 
 TEST(ModulePatterns, AnEmptyListCoversNothing) { EXPECT_FALSE(covers({}, "lm_head")); }

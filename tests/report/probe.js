@@ -1,12 +1,14 @@
 // Run inside the page: for every chart what it draws, where, and which colours stand there.
-const kReach = 3;  // pixels around a point that are looked at
+// Pixels around a point that are looked at; a dashed line may have a gap of 4 at its end.
+const kReach = 3;
+const kReachOfDashes = 5;
 const root = getComputedStyle(document.documentElement);
 const variable = (name) => root.getPropertyValue(name).trim();
 
-function pixelsAround(image, x, y, ratio) {
+function pixelsAround(image, x, y, ratio, reach) {
   const pixels = [];
-  for (let dy = -kReach; dy <= kReach; ++dy) {
-    for (let dx = -kReach; dx <= kReach; ++dx) {
+  for (let dy = -reach; dy <= reach; ++dy) {
+    for (let dx = -reach; dx <= reach; ++dx) {
       const column = Math.round(x * ratio) + dx;
       const row = Math.round(y * ratio) + dy;
       if (column < 0 || row < 0 || column >= image.width || row >= image.height) continue;
@@ -41,10 +43,11 @@ function probe([id, { chart, labelBoxes }]) {
       radius: dataset.pointRadius,
       elements: chart.getDatasetMeta(index).data.map((element) => {
         const isBar = element.base !== undefined;
+        const reach = dataset.borderDash?.length > 0 ? kReachOfDashes : kReach;
         const middle = isBar ? (element.x + element.base) / 2 : element.x;
         return {
           x: element.x, y: element.y, base: element.base ?? null,
-          pixels: Number.isFinite(middle) ? pixelsAround(image, middle, element.y, ratio) : [],
+          pixels: Number.isFinite(middle) ? pixelsAround(image, middle, element.y, ratio, reach) : [],
         };
       }),
     })),

@@ -195,11 +195,10 @@ def test_points_stand_where_their_values_are(page, report):
         else:
             value = expected_data(chart, chart["series"][index])[at]
             start, end = value if isinstance(value, list) else (0, value)
-            if not chart["y"]["logarithmic"]:  # a bar is at least 2 pixels long
-                assert element["x"] == pytest.approx(
-                    pixel_of(end, x, x["left"], x["right"]), abs=3), where
-                assert element["base"] == pytest.approx(
-                    pixel_of(start, x, x["left"], x["right"]), abs=3), where
+            if not chart["y"]["logarithmic"]:
+                # Chart.js draws a bar from its lower end; it is at least 2 pixels long.
+                ends = sorted(pixel_of(one, x, x["left"], x["right"]) for one in (start, end))
+                assert sorted((element["base"], element["x"])) == pytest.approx(ends, abs=2), where
         assert area["left"] - 1 <= element["x"] <= area["right"] + 1, where
         assert area["top"] - 1 <= element["y"] <= area["bottom"] + 1, where
         checked += 1
