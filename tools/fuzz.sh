@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:?give the seconds for each target}
 
 cmake --preset fuzz >/dev/null
-cmake --build build-fuzz --target fuzz_targets --parallel "$(nproc)"
+cmake --build build-fuzz --target fuzz/all --parallel "$(nproc)"
 
 shopt -s nullglob
 programs=(build-fuzz/fuzz/*_fuzz)

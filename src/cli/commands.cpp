@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "cli/analyze.h"
 #include "cli/command.h"
+#include "cli/doctor.h"
 #include "diagnose/case.h"
 #include "machine/spec.h"
 #include "model/config.h"
@@ -9,7 +11,7 @@ namespace nibble::cli {
 namespace {
 
 std::vector<CommandDef> make_commands() {
-  std::vector<CommandDef> list;
+  std::vector<CommandDef> list = {analyze_command(), doctor_command()};
   for (CommandDef& command : documentation_commands(list)) list.push_back(std::move(command));
   return list;
 }

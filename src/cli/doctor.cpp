@@ -73,9 +73,8 @@ void add_libraries(const Probe& probe, Table& table, std::vector<Absence>& absen
 }
 
 void add_cpu(const CpuStatus& cpu, Table& table) {
-  std::vector<std::string> parts = {
-      fmt::format("{} core{}", cpu.cores, cpu.cores == 1 ? "" : "s"),
-      format_bytes(cpu.memory_gb * kGiga) + " memory"};
+  std::vector<std::string> parts = {fmt::format("{} core{}", cpu.cores, cpu.cores == 1 ? "" : "s"),
+                                    format_bytes(cpu.memory_gb * kGiga) + " memory"};
   if (cpu.last_level_cache_mb) {
     parts.push_back(format_bytes(*cpu.last_level_cache_mb * kMega) + " last-level cache");
   }
@@ -92,7 +91,9 @@ void add_permissions(const Probe& probe, Table& table) {
   }
 }
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
 
 Json strings(const std::vector<std::string>& texts) {
   Json list = Json::array();

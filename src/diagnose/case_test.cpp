@@ -120,7 +120,7 @@ TEST(CaseTest, RefusesUnknownFieldsWithTheNearestName) {
   expect_refused("layouts_compared[0].tps", 1, {"layouts_compared[0]", "tps"});
   expect_refused("server.max_runing_requests", 1, {"server", "max_running_requests"});
   expect_refused("server.layout.tpp", 1, {"server.layout", "tpp"});
-  expect_refused("claims[0].sauce", "x", {"claims[0]", "sauce", "source"});
+  expect_refused("claims[0].sorce", "x", {"claims[0]", "sorce", "source"});
   expect_refused("kernel", 1, {"kernel", "kernels"});
 }
 

@@ -37,8 +37,19 @@ void explain_fit(Scene& scene, const Capacity& capacity, std::string_view id, st
                                           fit >= wanted ? "fit" : "do not fit")});
 }
 
+// What the checkpoint declares, where the case does not say what the server does.
+std::string format_text(const Scene& scene, Format used) {
+  if (scene.found.kv_format) return fmt::format("{}", to_string(used));
+  const std::optional<Format> declared = scene.model().quantization.kv_format();
+  if (!declared || *declared == used) return fmt::format("{} (assumed)", to_string(used));
+  return fmt::format("{} (assumed; the checkpoint declares {})", to_string(used), to_string(*declared));
+}
+
 void explain_tokens(Scene& scene, const Capacity& capacity) {
   const Format format = scene.deployment().effective_kv_format();
+  if (!scene.found.kv_format) {
+    scene.lacks("server.kv_format: bytes per cached token, and how many sequences fit");
+  }
   scene.conclude({.id = "kv.per_token",
                   .point = 8,
                   .title = "KV per token and GPU",
@@ -46,9 +57,10 @@ void explain_tokens(Scene& scene, const Capacity& capacity) {
                   .unit = "B",
                   .formula = "layers * (latent or heads + index) bytes",
                   .inputs = Inputs(scene).layers().layout().list(),
-                  .assumptions = {fmt::format("{} cache", to_string(format))},
+                  .assumptions = {fmt::format("cache in {}", format_text(scene, format))},
+                  .confidence = scene.found.kv_format ? Confidence::kDerived : Confidence::kLikely,
                   .sentence = fmt::format("A token takes {} of cache on each GPU, in {}.",
-                                          format_bytes(capacity.kv_bytes_per_token), to_string(format))});
+                                          format_bytes(capacity.kv_bytes_per_token), format_text(scene, format))});
   scene.conclude({.id = "kv.tokens",
                   .point = 8,
                   .title = "Tokens that fit",

@@ -1,5 +1,6 @@
 // Point 6: one shape timed in two formats: what the hardware promises, and what was measured.
 #include <algorithm>
+#include <cmath>
 
 #include "base/units.h"
 #include "diagnose/explain_parts.h"
@@ -95,9 +96,8 @@ void explain_coverage(Scene& scene, const KernelAnalysis& kernel) {
   }
   const double padding = padding_efficiency(kUsualTile, *kernel.measured.m);
   const double cap = kernel.peak_tflops * *kernel.wave_coverage * padding;
-  const double tiles = static_cast<double>(
-      ceil_div(static_cast<std::int64_t>(*kernel.measured.m), kUsualTile.m) *
-      ceil_div(static_cast<std::int64_t>(*kernel.measured.n), kUsualTile.n));
+  const double tiles = std::ceil(*kernel.measured.m / static_cast<double>(kUsualTile.m)) *
+                       std::ceil(*kernel.measured.n / static_cast<double>(kUsualTile.n));
   scene.conclude({.id = "tiles.coverage." + kernel_slug(kernel.measured),
                   .point = 6,
                   .title = "Tile and wave coverage",

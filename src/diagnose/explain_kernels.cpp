@@ -124,7 +124,7 @@ void explain_intensity(Scene& scene, const KernelAnalysis& kernel) {
        .inputs = Inputs(scene).shape(measured).list(),
        .assumptions = {"bf16 activations and output"},
        .sentence = fmt::format(
-           "{}: {} weights take {} B each; with bf16 activations and output {} FLOP over {} are "
+           "{}: {} weights take {} B each; with bf16 activations and output {} over {} are "
            "{} FLOP/B.",
            kernel.label, to_string(measured.format),
            format_number(bits_per_element(measured.format) / 8),
@@ -289,8 +289,9 @@ void explain_yardstick(Scene& scene, const KernelAnalysis& kernel) {
                   .inputs = Inputs(scene).shape(measured).bandwidth().peak(kernel.precision).list(),
                   .assumptions = {"bf16 activations and output"},
                   .sentence = fmt::format(
-                      "{}: bandwidth allows {} of the {} peak; a share of peak is no yardstick below the ridge.",
-                      kernel.label, percent_text(ceiling), to_string(kernel.precision))});
+                      "{}: bandwidth allows {} of the {} peak{}.", kernel.label, percent_text(ceiling),
+                      to_string(kernel.precision),
+                      ceiling < 1 ? "; below the ridge a share of peak is no yardstick" : "")});
   if (kernel.regime == "accounting error") return;
   scene.conclude(
       {.id = "kernel.share_of_peak." + slug,

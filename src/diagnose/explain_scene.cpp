@@ -144,7 +144,9 @@ Result<Scene> set_scene(const Case& found, const CaseOptions& options, PeakIs pe
   deployment.model = scene.catalog_model;
   deployment.machine = scene.catalog_machine;
   deployment.layout = found.layout;
-  deployment.kv_format = found.kv_format;
+  // An engine keeps the cache in bf16 unless it is told otherwise; the checkpoint's wish is not an
+  // engine's setting. kv.per_token says that this was assumed.
+  deployment.kv_format = found.kv_format.value_or(Format::kBf16);
   // Without lengths the cache is left out of the floor: one token, and a finding says so.
   deployment.context = mean_context(found).value_or(1);
   override_model(scene);

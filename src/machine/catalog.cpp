@@ -69,7 +69,9 @@ Result<MachineSpec> load_file(std::string_view path) {
 
 }  // namespace
 
-std::vector<MachineSpec> machine_catalog() { return catalog(); }
+std::vector<MachineSpec> machine_catalog() {
+  return catalog();
+}
 
 std::optional<MachineSpec> find_in_catalog(std::string_view name) {
   const std::string wanted = canonical(name);

@@ -1,10 +1,9 @@
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <map>
 #include <set>
+#include <unistd.h>
 
 #include "machine/fields.h"
 #include "machine/spec.h"
@@ -31,10 +30,10 @@ double sparse(const MachineSpec& machine, Precision precision) {
 TEST(Catalog, HoldsTheseMachinesSortedByName) {
   std::vector<std::string> names;
   for (const MachineSpec& machine : machine_catalog()) names.push_back(machine.name);
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "a100-80gb", "b200", "b300", "gb10", "h100-pcie", "h100-sxm", "h200", "l40s",
-                       "mi300x", "rtx-4090", "rtx-5090", "rtx-pro-6000-max-q",
-                       "rtx-pro-6000-server", "rtx-pro-6000-workstation"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a100-80gb", "b200", "b300", "gb10", "h100-pcie",
+                                             "h100-sxm", "h200", "l40s", "mi300x", "rtx-4090",
+                                             "rtx-5090", "rtx-pro-6000-max-q",
+                                             "rtx-pro-6000-server", "rtx-pro-6000-workstation"}));
 }
 
 TEST(Catalog, FilesAreNamedAsTheirMachines) {
@@ -97,16 +96,21 @@ TEST(Catalog, NamesTitlesAndAliasesLeadToTheirOwnMachineOnly) {
   }
 }
 
-// FLOP per SM and clock of the bf16 tensor cores with fp32 accumulation (docs of the makers, checked
-// by microbenchmarks): an oracle for SMs, clocks and peaks together.
+// FLOP per SM and clock of the bf16 tensor cores with fp32 accumulation (docs of the makers,
+// checked by microbenchmarks): an oracle for SMs, clocks and peaks together.
 TEST(Catalog, PeaksFollowFromSmsAndClocks) {
   const std::map<std::string, std::pair<double, double>> rates = {
       // name, {FLOP per SM and clock, tensor clock in MHz}
-      {"rtx-pro-6000-server", {1024, 2430}}, {"rtx-pro-6000-workstation", {1024, 2617}},
-      {"rtx-pro-6000-max-q", {1024, 2280}},  {"rtx-5090", {512, 2407}},
-      {"h200", {4096, 1830}},                {"h100-sxm", {4096, 1830}},
-      {"l40s", {1024, 2520}},                {"rtx-4090", {512, 2520}},
-      {"b200", {8192, 1856}},                {"a100-80gb", {2048, 1410}},
+      {"rtx-pro-6000-server", {1024, 2430}},
+      {"rtx-pro-6000-workstation", {1024, 2617}},
+      {"rtx-pro-6000-max-q", {1024, 2280}},
+      {"rtx-5090", {512, 2407}},
+      {"h200", {4096, 1830}},
+      {"h100-sxm", {4096, 1830}},
+      {"l40s", {1024, 2520}},
+      {"rtx-4090", {512, 2520}},
+      {"b200", {8192, 1856}},
+      {"a100-80gb", {2048, 1410}},
       {"mi300x", {2048, 2100}},
   };
   for (const auto& [name, rate] : rates) {

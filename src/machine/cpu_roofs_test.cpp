@@ -1,16 +1,15 @@
 #include "machine/cpu_roofs.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 
 namespace nibble {
 namespace {
 
 TEST(ReadBuffer, ExceedsTheCachesAndTheLeastSize) {
   EXPECT_EQ(read_buffer_bytes(0, 64e9), 256e6);
-  EXPECT_EQ(read_buffer_bytes(32e6, 64e9), 256e6);    // 2.5 x 32 MB is less
-  EXPECT_EQ(read_buffer_bytes(384e6, 64e9), 960e6);   // 2.5 x 384 MB
+  EXPECT_EQ(read_buffer_bytes(32e6, 64e9), 256e6);     // 2.5 x 32 MB is less
+  EXPECT_EQ(read_buffer_bytes(384e6, 64e9), 960e6);    // 2.5 x 384 MB
   EXPECT_EQ(read_buffer_bytes(384e6, 1000e6), 500e6);  // half of what is there
 }
 

@@ -116,9 +116,10 @@ void read_peaks(ObjectReader& reader, const SourcedReader& numbers, std::string_
     if (const Result<> done = peak_reader.finish(); !done) inner.fault(done.error());
   }
   if (!machine.peak(Precision::kBf16) && !machine.peak(Precision::kFp32)) {
-    inner.fault(input_error("{}: \"peaks\" has neither bf16 nor fp32; give at least "
-                            "{{\"bf16\": {{\"dense_tflops\": ...}}}}",
-                            where));
+    inner.fault(
+        input_error("{}: \"peaks\" has neither bf16 nor fp32; give at least "
+                    "{{\"bf16\": {{\"dense_tflops\": ...}}}}",
+                    where));
   }
   if (const Result<> done = inner.finish(); !done) reader.fault(done.error());
 }
@@ -165,10 +166,9 @@ void read_fields(ObjectReader& reader, const SourcedReader& numbers, MachineSpec
   }
   if (machine.shared_per_sm_bytes && machine.shared_per_block_bytes &&
       machine.shared_per_block_bytes->value > machine.shared_per_sm_bytes->value) {
-    reader.fault_at("shared_per_block_bytes",
-                    fmt::format("is {}, more than the {} of a whole SM",
-                                machine.shared_per_block_bytes->value,
-                                machine.shared_per_sm_bytes->value));
+    reader.fault_at("shared_per_block_bytes", fmt::format("is {}, more than the {} of a whole SM",
+                                                          machine.shared_per_block_bytes->value,
+                                                          machine.shared_per_sm_bytes->value));
   }
 }
 
@@ -215,7 +215,8 @@ Result<MachineSpec> parse_machine(const Json& json, std::string_view where) {
   const SourcedReader numbers(where);
   MachineSpec machine;
   if (const auto schema = reader.string("schema"); schema && *schema != kSchema) {
-    reader.fault_at("schema", fmt::format("is \"{}\"; a machine file has \"{}\"", *schema, kSchema));
+    reader.fault_at("schema",
+                    fmt::format("is \"{}\"; a machine file has \"{}\"", *schema, kSchema));
   }
   machine.name = reader.require_string("name");
   if (reader.has("name") && trim(machine.name).empty()) reader.fault_at("name", "is empty");
@@ -253,7 +254,8 @@ Json to_json(const MachineSpec& machine) {
   json.set("links", links_json(machine));
   Json power = Json::object();
   for (const PowerField& field : kPowerFields) {
-    if (const auto& number = machine.power.*field.member) power.set(field.key, sourced_json(*number));
+    if (const auto& number = machine.power.*field.member)
+      power.set(field.key, sourced_json(*number));
   }
   json.set("power", std::move(power));
   json.set("notes", strings_json(machine.notes));

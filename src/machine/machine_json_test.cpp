@@ -1,6 +1,5 @@
-#include <gtest/gtest.h>
-
 #include <cmath>
+#include <gtest/gtest.h>
 
 #include "machine/fields.h"
 #include "machine/spec.h"
@@ -91,7 +90,8 @@ TEST(ParseMachine, NumbersMustBeAboveZeroAndFinite) {
             "m.json: \"bandwidth_gb_s\" is 0; it must be greater than 0");
   EXPECT_EQ(error_with("memory_gb", -80),
             "m.json: \"memory_gb\" is -80; it must be greater than 0");
-  EXPECT_EQ(error_with("l2_mb", std::nan("")), "m.json: \"l2_mb\" is nan; it must be a finite number");
+  EXPECT_EQ(error_with("l2_mb", std::nan("")),
+            "m.json: \"l2_mb\" is nan; it must be a finite number");
   EXPECT_EQ(error_with("l2_mb", INFINITY), "m.json: \"l2_mb\" is inf; it must be a finite number");
   EXPECT_EQ(error_with("power", json_of(R"({"limit_w": {"value": 0}})")),
             "m.json: power.limit_w: \"value\" is 0; it must be greater than 0");
@@ -105,9 +105,10 @@ TEST(ParseMachine, KindsAreChecked) {
   EXPECT_EQ(error_with("bandwidth_gb_s", "fast"),
             "m.json: \"bandwidth_gb_s\" must be a number or an object with \"value\", \"is\" and "
             "\"source\", found a string");
-  EXPECT_EQ(error_with("l2_mb", json_of(R"({"value": 50, "is": "guessed"})")),
-            "m.json: l2_mb: \"is\" is \"guessed\"; it must be datasheet, measured, derived, assumed "
-            "or given");
+  EXPECT_EQ(
+      error_with("l2_mb", json_of(R"({"value": 50, "is": "guessed"})")),
+      "m.json: l2_mb: \"is\" is \"guessed\"; it must be datasheet, measured, derived, assumed "
+      "or given");
   EXPECT_EQ(error_with("l2_mb", json_of(R"({"is": "measured"})")),
             "m.json: l2_mb: \"value\" is missing");
   EXPECT_EQ(error_with("sms", 1.5), "m.json: \"sms\" is 1.5; it must be a whole number");
@@ -116,7 +117,8 @@ TEST(ParseMachine, KindsAreChecked) {
   EXPECT_EQ(error_with("schema", "nibble.machine/2"),
             "m.json: \"schema\" is \"nibble.machine/2\"; a machine file has \"nibble.machine/1\"");
   EXPECT_EQ(error_with("name", " "), "m.json: \"name\" is empty");
-  EXPECT_EQ(error_with("links", json_of("[3]")), "m.json: links[0]: expected an object, found a number");
+  EXPECT_EQ(error_with("links", json_of("[3]")),
+            "m.json: links[0]: expected an object, found a number");
   const Result<MachineSpec> list = parse_machine(json_of("[1]"), "m.json");
   ASSERT_FALSE(list.ok());
   EXPECT_EQ(list.error().message, "m.json: expected an object, found an array");
@@ -137,8 +139,9 @@ TEST(ParseMachine, UnknownFieldsAreNamedWithTheNearest) {
 }
 
 TEST(ParseMachine, NumbersThatContradictEachOtherAreFaults) {
-  EXPECT_EQ(error_with("peaks", json_of(R"({"bf16": {"dense_tflops": 4, "sparse_tflops": 2}})")),
-            "m.json: peaks.bf16: \"sparse_tflops\" is 2, below the dense 4; were the two exchanged?");
+  EXPECT_EQ(
+      error_with("peaks", json_of(R"({"bf16": {"dense_tflops": 4, "sparse_tflops": 2}})")),
+      "m.json: peaks.bf16: \"sparse_tflops\" is 2, below the dense 4; were the two exchanged?");
   Json json = json_of(kMinimal);
   json.set("shared_per_sm_bytes", 1024).set("shared_per_block_bytes", 2048);
   const Result<MachineSpec> machine = parse_machine(json, "m.json");
@@ -148,16 +151,19 @@ TEST(ParseMachine, NumbersThatContradictEachOtherAreFaults) {
 }
 
 TEST(ParseMachine, LinksNeedBothNumbersAndDifferentNames) {
-  EXPECT_EQ(error_with("links", json_of(R"([{"name": "a", "bandwidth_gb_s": 5}])")),
-            "m.json: links[0]: \"latency_us\" is missing; give the time of one hop in us; 0 to ignore "
-            "it");
-  EXPECT_EQ(error_with("links", json_of(R"([{"name": "a", "bandwidth_gb_s": 5, "latency_us": -1}])")),
-            "m.json: links[0]: \"latency_us\" is -1; it must be at least 0");
+  EXPECT_EQ(
+      error_with("links", json_of(R"([{"name": "a", "bandwidth_gb_s": 5}])")),
+      "m.json: links[0]: \"latency_us\" is missing; give the time of one hop in us; 0 to ignore "
+      "it");
+  EXPECT_EQ(
+      error_with("links", json_of(R"([{"name": "a", "bandwidth_gb_s": 5, "latency_us": -1}])")),
+      "m.json: links[0]: \"latency_us\" is -1; it must be at least 0");
   EXPECT_EQ(error_with("links", json_of(R"([{"name": "a", "bandwidth_gb_s": 5, "latency_us": 0},
                                             {"name": "a", "bandwidth_gb_s": 6, "latency_us": 0}])")),
             "m.json: links[1]: \"name\" is \"a\", as on another link");
-  EXPECT_EQ(error_with("links", json_of(R"([{"name": "a", "bandwidth_gb_s": 5, "latency_us": 0}])")),
-            "no error");
+  EXPECT_EQ(
+      error_with("links", json_of(R"([{"name": "a", "bandwidth_gb_s": 5, "latency_us": 0}])")),
+      "no error");
 }
 
 TEST(MachineJson, ReadsBackWhatItWrites) {

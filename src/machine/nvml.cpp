@@ -1,8 +1,7 @@
 #include "machine/nvml.h"
 
-#include <fmt/core.h>
-
 #include <array>
+#include <fmt/core.h>
 #include <utility>
 
 #if __has_include(<nvml.h>)
@@ -80,8 +79,8 @@ std::string Nvml::error_text(int code) const {
 
 std::string Nvml::driver_version() const {
   std::array<char, 80> text{};  // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
-  const std::optional<int> code = call<char*, unsigned>(
-      library_, "nvmlSystemGetDriverVersion", text.data(), unsigned{text.size() - 1});
+  const std::optional<int> code = call<char*, unsigned>(library_, "nvmlSystemGetDriverVersion",
+                                                        text.data(), unsigned{text.size() - 1});
   return code == kSuccess ? text.data() : "";
 }
 
@@ -105,6 +104,12 @@ GpuReading Nvml::read(int index) const {
            "device handle")) {
     return reading;
   }
+  // Most readings are one unsigned number.
+  const auto number = [&](const char* function, const char* what) -> std::optional<unsigned> {
+    unsigned value = 0;
+    if (!got(call<Device, unsigned*>(library_, function, device, &value), what)) return {};
+    return value;
+  };
   std::array<char, kNameBytes> name{};
   if (got(call<Device, char*, unsigned>(library_, "nvmlDeviceGetName", device, name.data(),
                                         kNameBytes - 1),
@@ -115,24 +120,17 @@ GpuReading Nvml::read(int index) const {
   if (got(call<Device, Memory*>(library_, "nvmlDeviceGetMemoryInfo", device, &memory), "memory")) {
     reading.memory_bytes = static_cast<double>(memory.total);
   }
-  unsigned number = 0;
-  if (got(call<Device, unsigned*>(library_, "nvmlDeviceGetEnforcedPowerLimit", device, &number),
-          "power limit")) {
-    reading.power_limit_w = number / 1000.0;  // NVML counts milliwatts
+  if (const auto milliwatts = number("nvmlDeviceGetEnforcedPowerLimit", "power limit")) {
+    reading.power_limit_w = *milliwatts / 1000.0;
   }
+  unsigned mhz = 0;
   if (got(call<Device, int, unsigned*>(library_, "nvmlDeviceGetMaxClockInfo", device, kClockSm,
-                                       &number),
+                                       &mhz),
           "SM clock")) {
-    reading.max_sm_mhz = number;
+    reading.max_sm_mhz = mhz;
   }
-  if (got(call<Device, unsigned*>(library_, "nvmlDeviceGetCurrPcieLinkGeneration", device, &number),
-          "PCIe generation")) {
-    reading.pcie_generation = static_cast<int>(number);
-  }
-  if (got(call<Device, unsigned*>(library_, "nvmlDeviceGetCurrPcieLinkWidth", device, &number),
-          "PCIe width")) {
-    reading.pcie_width = static_cast<int>(number);
-  }
+  reading.pcie_generation = number("nvmlDeviceGetCurrPcieLinkGeneration", "PCIe generation");
+  reading.pcie_width = number("nvmlDeviceGetCurrPcieLinkWidth", "PCIe width");
   int major = 0;
   int minor = 0;
   if (got(call<Device, int*, int*>(library_, "nvmlDeviceGetCudaComputeCapability", device, &major,

@@ -109,7 +109,8 @@ Result<> set_number(MachineSpec& machine, std::string_view path, double value,
                          slot.may_be_zero ? "of at least 0" : "above 0");
     }
     if (value < range.min || value > range.max) {
-      return usage_error("{} is {}; give a number from {} to {}", path, value, range.min, range.max);
+      return usage_error("{} is {}; give a number from {} to {}", path, value, range.min,
+                         range.max);
     }
     slot.set(Sourced{value, Provenance::kGiven, std::string(source)});
     return {};

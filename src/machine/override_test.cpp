@@ -1,7 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
+#include <gtest/gtest.h>
 
 #include "machine/spec.h"
 
@@ -84,7 +83,8 @@ TEST(SetNumber, UnknownPathsGetTheNearest) {
   EXPECT_FALSE(set_number(machine, "", 5).ok());
   const Result<> far = set_number(machine, "qqqqqqqqqqqqqqqqqq", 5);
   ASSERT_FALSE(far.ok());
-  EXPECT_NE(far.error().message.find("the numbers are: bandwidth_gb_s, memory_gb"), std::string::npos)
+  EXPECT_NE(far.error().message.find("the numbers are: bandwidth_gb_s, memory_gb"),
+            std::string::npos)
       << far.error().message;
 }
 

@@ -31,21 +31,21 @@ struct GpuStatus {
   double memory_gb = 0;
   std::optional<double> power_limit_w;
   std::optional<double> max_sm_mhz;
-  std::string pcie;          // "gen 5 x16", current link
-  bool gpm = false;          // performance counters without privileges
+  std::string pcie;                  // "gen 5 x16", current link
+  bool gpm = false;                  // performance counters without privileges
   std::vector<std::string> missing;  // what could not be read, and why
 };
 
 struct CpuStatus {
   std::string title;
-  int cores = 0;    // that this process may use
+  int cores = 0;  // that this process may use
   double memory_gb = 0;
   std::optional<double> last_level_cache_mb;
   std::vector<std::string> isa;  // "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16"
 };
 
 struct PermissionStatus {
-  std::string name;    // "GPU performance counters", "RAPL energy", "perf events"
+  std::string name;  // "GPU performance counters", "RAPL energy", "perf events"
   bool allowed = false;
   std::string detail;  // what was seen, and how to allow it
 };
@@ -53,10 +53,10 @@ struct PermissionStatus {
 struct Probe {
   CpuStatus cpu;
   std::vector<GpuStatus> gpus;
-  std::string driver_version;        // empty: no driver
-  std::string no_gpu_reason;         // when gpus is empty
+  std::string driver_version;  // empty: no driver
+  std::string no_gpu_reason;   // when gpus is empty
   std::vector<LibraryStatus> libraries;
-  std::string compiler;              // nvcc or "" ; NVRTC is in libraries
+  std::string compiler;  // nvcc or "" ; NVRTC is in libraries
   std::vector<PermissionStatus> permissions;
 };
 

@@ -1,13 +1,12 @@
-#include <sched.h>
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sched.h>
 #include <set>
 #include <sstream>
+#include <sys/utsname.h>
 #include <thread>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "base/units.h"
@@ -87,7 +86,8 @@ PermissionStatus gpu_counters() {
   PermissionStatus status{"GPU performance counters", false, ""};
   const std::string text = text_of("/proc/driver/nvidia/params");
   if (text.empty()) {
-    status.detail = "no NVIDIA driver is loaded; they would give tensor and DRAM activity by kernel";
+    status.detail =
+        "no NVIDIA driver is loaded; they would give tensor and DRAM activity by kernel";
     return status;
   }
   const std::optional<int> admin_only = admin_only_counters(text);
@@ -117,8 +117,9 @@ PermissionStatus rapl() {
   status.allowed = access(path.c_str(), R_OK) == 0;
   status.detail = fmt::format(
       "{} is {}", path.string(),
-      status.allowed ? "readable"
-                     : "readable by root only; chmod a+r opens it and gives the processor's energy");
+      status.allowed
+          ? "readable"
+          : "readable by root only; chmod a+r opens it and gives the processor's energy");
   return status;
 }
 
@@ -157,7 +158,9 @@ CpuStatus probe_cpu() {
   return status;
 }
 
-std::vector<PermissionStatus> probe_permissions() { return {gpu_counters(), rapl(), perf_events()}; }
+std::vector<PermissionStatus> probe_permissions() {
+  return {gpu_counters(), rapl(), perf_events()};
+}
 
 MachineSpec machine_of_cpu(const CpuStatus& cpu) {
   const double cache_bytes_total = cpu.last_level_cache_mb.value_or(0) * kMega;
@@ -173,10 +176,10 @@ MachineSpec machine_of_cpu(const CpuStatus& cpu) {
   machine.title = cpu.title;
   machine.arch = kernel_arch();
   machine.is_cpu = true;
-  machine.bandwidth_gb_s = measured(
-      roofs.read_gb_s,
-      fmt::format("measured here: {} threads read a buffer of {}, median of {} passes",
-                  request.threads, format_bytes(request.buffer_bytes), request.passes));
+  machine.bandwidth_gb_s =
+      measured(roofs.read_gb_s,
+               fmt::format("measured here: {} threads read a buffer of {}, median of {} passes",
+                           request.threads, format_bytes(request.buffer_bytes), request.passes));
   machine.peaks[Precision::kFp32].dense_tflops = measured(
       roofs.fp32_tflops,
       fmt::format("measured here: {} threads of independent fp32 multiply-adds ({}), median of {} "

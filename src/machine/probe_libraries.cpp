@@ -38,8 +38,8 @@ void inspect_driver(const DynamicLibrary& library, LibraryStatus& status) {
     const char* text = nullptr;
     auto* error_string = library.symbol<int(int, const char**)>("cuGetErrorString");
     if (error_string != nullptr) error_string(code, &text);
-    status.reason = fmt::format("cuInit failed with error {}{}{}", code, text != nullptr ? ": " : "",
-                                text != nullptr ? text : "");
+    status.reason = fmt::format("cuInit failed with error {}{}{}", code,
+                                text != nullptr ? ": " : "", text != nullptr ? text : "");
   }
 }
 
@@ -76,16 +76,28 @@ void inspect_cupti(const DynamicLibrary& library, LibraryStatus& status) {
 
 const std::vector<LibraryDef>& library_definitions() {
   static const std::vector<LibraryDef> definitions = {
-      {"NVML", {"libnvidia-ml.so.1"}, false,
-       "which GPUs there are; power, clocks, throttling and memory of each", inspect_nvml},
+      {"NVML",
+       {"libnvidia-ml.so.1"},
+       false,
+       "which GPUs there are; power, clocks, throttling and memory of each",
+       inspect_nvml},
       {"CUDA driver", {"libcuda.so.1"}, false, "running kernels on the GPU", inspect_driver},
-      {"NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"}, true,
-       "compiling kernels for any architecture, also without a GPU", inspect_nvrtc},
+      {"NVRTC",
+       {"libnvrtc.so.13", "libnvrtc.so.12"},
+       true,
+       "compiling kernels for any architecture, also without a GPU",
+       inspect_nvrtc},
       {"NCCL", {"libnccl.so.2"}, true, "measured collectives between GPUs", inspect_nccl},
-      {"cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, true,
-       "the maker's matrix product to compare with", inspect_cublaslt},
-      {"CUPTI", {"libcupti.so.13", "libcupti.so.12"}, true,
-       "kernel times and counters from inside the process", inspect_cupti},
+      {"cuBLASLt",
+       {"libcublasLt.so.13", "libcublasLt.so.12"},
+       true,
+       "the maker's matrix product to compare with",
+       inspect_cublaslt},
+      {"CUPTI",
+       {"libcupti.so.13", "libcupti.so.12"},
+       true,
+       "kernel times and counters from inside the process",
+       inspect_cupti},
   };
   return definitions;
 }

@@ -2,8 +2,8 @@
 
 #include <array>
 #include <charconv>
-#include <sstream>
 #include <set>
+#include <sstream>
 
 #include "base/text.h"
 #include "base/units.h"
@@ -37,9 +37,9 @@ std::optional<double> leading_number(std::string_view text, std::string_view& re
 CpuInfo parse_cpuinfo(std::string_view text) {
   // As Linux spells them; "asimd" to "bf16" are Arm's.
   constexpr std::array<std::string_view, 17> kChosenBy = {
-      "avx2",        "fma",         "f16c",     "avx_vnni", "avx512f",  "avx512bw",
+      "avx2",        "fma",         "f16c",        "avx_vnni", "avx512f",  "avx512bw",
       "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16",
-      "asimd",       "asimddp",     "i8mm",     "sve",      "bf16"};
+      "asimd",       "asimddp",     "i8mm",        "sve",      "bf16"};
   CpuInfo info;
   info.title = line_value(text, "model name", ':').value_or("");
   std::optional<std::string> flags = line_value(text, "flags", ':');
@@ -79,7 +79,9 @@ std::optional<int> admin_only_counters(std::string_view text) {
   return number ? std::optional<int>(static_cast<int>(*number)) : std::nullopt;
 }
 
-std::string arch_of_capability(int major, int minor) { return fmt::format("sm_{}{}", major, minor); }
+std::string arch_of_capability(int major, int minor) {
+  return fmt::format("sm_{}{}", major, minor);
+}
 
 // CUDA counts 1000 x major + 10 x minor.
 std::string cuda_version_text(int version) {

@@ -20,14 +20,14 @@ struct CpuInfo {
   std::vector<std::string> isa;  // of those that our kernels choose by
 };
 
-CpuInfo parse_cpuinfo(std::string_view text);                                        // /proc/cpuinfo
+CpuInfo parse_cpuinfo(std::string_view text);  // /proc/cpuinfo
 std::optional<double> meminfo_bytes(std::string_view text, std::string_view field);  // "MemTotal"
-std::optional<double> cache_bytes(std::string_view text);     // "32768K" of /sys/.../cache/.../size
+std::optional<double> cache_bytes(std::string_view text);  // "32768K" of /sys/.../cache/.../size
 std::optional<int> admin_only_counters(std::string_view text);  // /proc/driver/nvidia/params
 
-std::string arch_of_capability(int major, int minor);  // 9, 0 -> "sm_90"
-std::string cuda_version_text(int version);            // 13000 -> "13.0"
-std::string nccl_version_text(int version);            // 22707 -> "2.27.7"
+std::string arch_of_capability(int major, int minor);    // 9, 0 -> "sm_90"
+std::string cuda_version_text(int version);              // 13000 -> "13.0"
+std::string nccl_version_text(int version);              // 22707 -> "2.27.7"
 std::string cublaslt_version_text(std::size_t version);  // 130002 -> "13.0.2"
 
 // The status line and the machine for a GPU as NVML reads it.

@@ -1,9 +1,8 @@
 #include "machine/probe.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <sched.h>
-
-#include <algorithm>
 #include <thread>
 
 #include "machine/nvml.h"
@@ -66,7 +65,7 @@ TEST(MachineOfCpu, HasMeasuredRoofsThatSayHow) {
   EXPECT_NE(machine.bandwidth_gb_s.source.find("median of 15 passes"), std::string::npos);
   ASSERT_NE(machine.peak(Precision::kFp32), nullptr);
   EXPECT_EQ(machine.peak(Precision::kFp32)->dense_tflops.provenance, Provenance::kMeasured);
-  EXPECT_EQ(machine.peak(Precision::kBf16), nullptr);  // not measured, so not claimed
+  EXPECT_EQ(machine.peak(Precision::kBf16), nullptr);              // not measured, so not claimed
   EXPECT_TRUE(parse_machine(to_json(machine), "this.json").ok());  // a file of it can be kept
 }
 

@@ -19,9 +19,9 @@ std::string_view to_string(Provenance provenance) {
 }
 
 std::optional<Provenance> provenance_from_string(std::string_view name) {
-  for (const Provenance provenance : {Provenance::kDatasheet, Provenance::kMeasured,
-                                      Provenance::kDerived, Provenance::kAssumed,
-                                      Provenance::kGiven}) {
+  for (const Provenance provenance :
+       {Provenance::kDatasheet, Provenance::kMeasured, Provenance::kDerived, Provenance::kAssumed,
+        Provenance::kGiven}) {
     if (to_string(provenance) == name) return provenance;
   }
   return std::nullopt;

@@ -42,7 +42,7 @@ struct Peak {
 
 // One way from this GPU to its peers.
 struct Link {
-  std::string name;       // "pcie5-x16", "nvlink4"
+  std::string name;        // "pcie5-x16", "nvlink4"
   Sourced bandwidth_gb_s;  // per direction and GPU
   Sourced latency_us;      // of one hop
 };
@@ -58,21 +58,21 @@ struct MachineSpec {
   std::string name;   // "rtx-pro-6000-server"
   std::string title;  // "NVIDIA RTX PRO 6000 Blackwell Server Edition"
   std::vector<std::string> aliases;
-  std::string arch;   // "sm_120", "gfx942", "x86-64"
+  std::string arch;  // "sm_120", "gfx942", "x86-64"
   bool is_cpu = false;
   std::map<Precision, Peak> peaks;
-  Sourced bandwidth_gb_s;  // DRAM read
-  Sourced memory_gb;       // capacity, 1e9 bytes
-  std::optional<Sourced> l2_mb;                     // or last-level cache
+  Sourced bandwidth_gb_s;        // DRAM read
+  Sourced memory_gb;             // capacity, 1e9 bytes
+  std::optional<Sourced> l2_mb;  // or last-level cache
   std::optional<Sourced> shared_per_sm_bytes;
-  std::optional<Sourced> shared_per_block_bytes;    // opt-in maximum
-  std::optional<Sourced> registers_per_sm;          // 32-bit
-  std::optional<Sourced> sms;                       // or cores
-  std::optional<Sourced> clock_mhz;                 // boost
-  std::optional<Sourced> launch_gap_us;             // between dependent kernels in a graph
-  std::vector<Link> links;                          // the first is the default
+  std::optional<Sourced> shared_per_block_bytes;  // opt-in maximum
+  std::optional<Sourced> registers_per_sm;        // 32-bit
+  std::optional<Sourced> sms;                     // or cores
+  std::optional<Sourced> clock_mhz;               // boost
+  std::optional<Sourced> launch_gap_us;           // between dependent kernels in a graph
+  std::vector<Link> links;                        // the first is the default
   PowerSpec power;
-  std::vector<std::string> notes;                   // where sources disagree, and what was not measured
+  std::vector<std::string> notes;  // where sources disagree, and what was not measured
 
   const Peak* peak(Precision precision) const;
 };
@@ -82,8 +82,8 @@ struct MachineSpec {
 Precision compute_precision(const MachineSpec& machine, Format weights, Format activations);
 
 // Reads nibble.machine/1 (docs/schemas/nibble.machine.1.json). `where` names the file in errors and
-// becomes the source of numbers that are given bare. Required: name, bandwidth_gb_s, memory_gb and a
-// dense bf16 or fp32 peak.
+// becomes the source of numbers that are given bare. Required: name, bandwidth_gb_s, memory_gb and
+// a dense bf16 or fp32 peak.
 Result<MachineSpec> parse_machine(const Json& json, std::string_view where);
 Json to_json(const MachineSpec& machine);
 

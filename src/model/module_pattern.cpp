@@ -9,10 +9,10 @@ namespace nibble {
 
 namespace {
 
-// Far more than any real list holds; with 1000 layers such a list still takes less than a second.
+// More than real lists hold; asking the longest list for every module of 1000 layers takes seconds.
 constexpr std::size_t kMaxLength = 512;
-constexpr std::size_t kMaxBroad = 1024;
-constexpr std::size_t kMaxRegexSteps = 4096;
+constexpr std::size_t kMaxBroad = 512;
+constexpr std::size_t kMaxRegexPlaces = 2048;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ std::optional<int> layer_number(std::string_view path) {
     if (number > 100000) return std::nullopt;
     number = number * 10 + (path[end] - '0');
   }
-  if (end == at + kLayers.size() || end == path.size()) return std::nullopt;
+  if (end == at + kLayers.size() || end == path.size() || path[end] != '.') return std::nullopt;
   return number;
 }
 
@@ -38,8 +38,8 @@ Result<> ModulePatterns::add(std::string_view pattern) {
   texts_.emplace_back(pattern);
   if (pattern.starts_with("re:")) {
     NIBBLE_ASSIGN_OR_RETURN(Regex regex, Regex::compile(pattern.substr(3)));
-    regex_steps_ += regex.size();
-    if (regex_steps_ > kMaxRegexSteps) {
+    regex_places_ += regex.size();
+    if (regex_places_ > kMaxRegexPlaces) {
       return input_error("the list has too many regular expressions, the last being \"{}\"", pattern);
     }
     regexes_.push_back(std::move(regex));
@@ -50,8 +50,12 @@ Result<> ModulePatterns::add(std::string_view pattern) {
     names_.emplace(pattern);
     return {};
   }
-  Wildcard wildcard{std::string(pattern), std::string(pattern) + ".*", literal};
-  if (const std::optional<int> layer = layer_number(pattern.substr(0, literal))) {
+  Wildcard wildcard{std::string(pattern), "", literal};
+  if (!pattern.ends_with('*')) wildcard.below = wildcard.pattern + ".*";
+  // A pattern with "layers.3." in it, outside of sets, covers modules of layer 3 alone.
+  const std::optional<int> layer =
+      pattern.find('[') == std::string_view::npos ? layer_number(pattern) : std::nullopt;
+  if (layer) {
     of_layer_[*layer].push_back(std::move(wildcard));
     return {};
   }
@@ -66,7 +70,8 @@ bool ModulePatterns::any_matches(const std::vector<Wildcard>& wildcards, std::st
   for (const Wildcard& wildcard : wildcards) {
     const std::string_view literal = std::string_view(wildcard.pattern).substr(0, wildcard.literal);
     if (!module.starts_with(literal)) continue;
-    if (glob_match(wildcard.pattern, module) || glob_match(wildcard.below, module)) return true;
+    if (glob_match(wildcard.pattern, module)) return true;
+    if (!wildcard.below.empty() && glob_match(wildcard.below, module)) return true;
   }
   return false;
 }

@@ -37,7 +37,7 @@ class ModulePatterns {
   };
   struct Wildcard {
     std::string pattern;
-    std::string below;        // pattern + ".*"
+    std::string below;        // pattern + ".*", unless the pattern ends in a star
     std::size_t literal = 0;  // characters before the first wildcard, compared first
   };
 
@@ -47,12 +47,12 @@ class ModulePatterns {
   std::vector<std::string> texts_;
   std::unordered_set<std::string, Hash, std::equal_to<>> names_;
   std::unordered_map<int, std::vector<Wildcard>> of_layer_;  // "model.layers.3.mlp*"
-  std::vector<Wildcard> broad_;                              // "*mlp.gate", "model.layers.*.mlp"
+  std::vector<Wildcard> broad_;                              // "*mlp.gate", "model.layers.3*"
   std::vector<Regex> regexes_;
-  std::size_t regex_steps_ = 0;
+  std::size_t regex_places_ = 0;
 };
 
-// The number behind "layers.", when another character follows it: 3 of "model.layers.3.mlp".
+// The number between "layers." and a dot: 3 of "model.layers.3.mlp".
 std::optional<int> layer_number(std::string_view path);
 
 // Whether a module is (part of) the routed experts: ".experts." or ".experts", not "shared_experts".

@@ -1,21 +1,33 @@
 #include "model/regex.h"
 
+#include <bit>
 #include <optional>
 #include <utility>
 
 namespace nibble {
 namespace {
 
-using Step = Regex::Step;
+using Bytes = std::bitset<257>;  // characters, and the end of the text
+constexpr std::size_t kEndOfText = 256;
+
+// One step of the pattern's program. Jumps are relative, so that code can be copied.
+struct Step {
+  enum class Op { kClass, kSplit, kJump, kStart, kMatch } op = Op::kMatch;
+  std::int32_t first = 0;   // kSplit, kJump
+  std::int32_t second = 0;  // kSplit
+  Bytes accepts = {};       // kClass
+};
 using Code = std::vector<Step>;
-using Bytes = std::bitset<256>;
 
 // A pattern that needs more steps or deeper groups is not one that a person wrote.
-constexpr std::size_t kMaxSteps = 4096;
+constexpr std::size_t kMaxSteps = 1024;
 constexpr int kMaxDepth = 32;
 constexpr int kMaxRepeat = 64;
 
 std::size_t index_of(char c) { return static_cast<unsigned char>(c); }
+
+// All other characters.
+Bytes negation(Bytes bytes) { return bytes.flip().reset(kEndOfText); }
 
 Step jump(std::size_t by) {
   return {.op = Step::Op::kJump, .first = static_cast<std::int32_t>(by), .second = 0, .accepts = {}};
@@ -86,13 +98,13 @@ class Compiler {
   Code item(int depth) {
     if (take('(')) return group(depth);
     if (take('^')) return {{.op = Step::Op::kStart, .first = 0, .second = 0, .accepts = {}}};
-    if (take('$')) return {{.op = Step::Op::kEnd, .first = 0, .second = 0, .accepts = {}}};
     Bytes accepts;
-    if (take('[')) {
+    if (take('$')) {
+      accepts.set(kEndOfText);
+    } else if (take('[')) {
       accepts = bracket();
     } else if (take('.')) {
-      accepts.set();
-      accepts.reset(index_of('\n'));
+      accepts = negation(Bytes().set(index_of('\n')));
     } else if (take('\\')) {
       accepts = escape();
     } else if (text_[at_] == '*' || text_[at_] == '+' || text_[at_] == '?') {
@@ -125,11 +137,11 @@ class Compiler {
     for (const char d : std::string_view(" \t\n\r\f\v")) space.set(index_of(d));
     switch (c) {
       case 'd': return digits;
-      case 'D': return ~digits;
+      case 'D': return negation(digits);
       case 'w': return word;
-      case 'W': return ~word;
+      case 'W': return negation(word);
       case 's': return space;
-      case 'S': return ~space;
+      case 'S': return negation(space);
       default: break;
     }
     if (word.test(index_of(c))) {
@@ -159,7 +171,7 @@ class Compiler {
       for (std::size_t c = index_of(low); c <= index_of(high); ++c) accepts.set(c);
     }
     take(']');
-    return negated ? ~accepts : accepts;
+    return negated ? negation(accepts) : accepts;
   }
 
   Code repeated(Code code) {
@@ -229,77 +241,96 @@ class Compiler {
   std::string fault_;
 };
 
-// The set of steps that wait for the next character; every step is entered once per character.
-class Threads {
- public:
-  explicit Threads(const Code& code) : code_(code), entered_(code.size(), 0) {}
+}  // namespace
 
-  // Follows jumps from `start`; true when the match step is reached.
-  bool enter(std::size_t start, bool at_begin, bool at_end) {
-    stack_.push_back(start);
-    while (!stack_.empty()) {
-      const std::size_t at = stack_.back();
-      stack_.pop_back();
-      if (entered_[at] == generation_) continue;
-      entered_[at] = generation_;
+// Turns a program into the automaton: what follows each class step, jumps and splits taken.
+class RegexBuilder {
+ public:
+  explicit RegexBuilder(const Code& code) : code_(code), place_of_(code.size(), 0) {
+    for (std::size_t at = 0; at < code.size(); ++at) {
+      if (code[at].op != Step::Op::kClass) continue;
+      place_of_[at] = regex_.places_.size();
+      regex_.places_.push_back({});
+      regex_.places_.back().accepts = code[at].accepts;
+    }
+  }
+  bool fits() const { return regex_.places_.size() <= Regex::kMaxPlaces; }
+
+  Regex build() {
+    regex_.matches_nothing_ = follow(0, true, regex_.first_);
+    for (std::size_t at = 0; at < code_.size(); ++at) {
+      if (code_[at].op != Step::Op::kClass) continue;
+      Regex::Place& place = regex_.places_[place_of_[at]];
+      place.last = follow(at + 1, false, place.next);
+    }
+    return std::move(regex_);
+  }
+
+ private:
+  // Adds the places reachable from a step without taking a character; true when a match is too.
+  bool follow(std::size_t start, bool at_begin, Regex::Places& places) const {
+    std::vector<bool> seen(code_.size(), false);
+    std::vector<std::size_t> stack{start};
+    bool match = false;
+    while (!stack.empty()) {
+      const std::size_t at = stack.back();
+      stack.pop_back();
+      if (seen[at]) continue;
+      seen[at] = true;
       const Step& step = code_[at];
       const auto target = [at](std::int32_t by) {
         return static_cast<std::size_t>(static_cast<std::int64_t>(at) + by);
       };
       switch (step.op) {
-        case Step::Op::kMatch: stack_.clear(); return true;
-        case Step::Op::kClass: waiting_.push_back(at); break;
-        case Step::Op::kJump: stack_.push_back(target(step.first)); break;
+        case Step::Op::kMatch: match = true; break;
+        case Step::Op::kClass:
+          places[place_of_[at] / 64] |= std::uint64_t{1} << (place_of_[at] % 64);
+          break;
+        case Step::Op::kJump: stack.push_back(target(step.first)); break;
         case Step::Op::kSplit:
-          stack_.push_back(target(step.second));
-          stack_.push_back(target(step.first));
+          stack.push_back(target(step.first));
+          stack.push_back(target(step.second));
           break;
         case Step::Op::kStart:
-          if (at_begin) stack_.push_back(at + 1);
-          break;
-        case Step::Op::kEnd:
-          if (at_end) stack_.push_back(at + 1);
+          if (at_begin) stack.push_back(at + 1);
           break;
       }
     }
-    return false;
+    return match;
   }
 
-  // Takes one character: true when a match ends behind it.
-  bool step(char c, bool at_end) {
-    moving_.swap(waiting_);
-    waiting_.clear();
-    ++generation_;
-    for (const std::size_t at : moving_) {
-      if (code_[at].accepts.test(index_of(c)) && enter(at + 1, false, at_end)) return true;
-    }
-    return false;
-  }
-
-  bool empty() const { return waiting_.empty(); }
-
- private:
   const Code& code_;
-  std::vector<std::uint32_t> entered_;
-  std::uint32_t generation_ = 1;
-  std::vector<std::size_t> waiting_, moving_, stack_;
+  std::vector<std::size_t> place_of_;  // of a class step
+  Regex regex_;
 };
 
-}  // namespace
-
 Result<Regex> Regex::compile(std::string_view pattern) {
-  NIBBLE_ASSIGN_OR_RETURN(Code code, Compiler(pattern).compile());
-  Regex regex;
+  NIBBLE_ASSIGN_OR_RETURN(const Code code, Compiler(pattern).compile());
+  RegexBuilder builder(code);
+  if (!builder.fits()) return input_error("the regular expression \"{}\" is too long", pattern);
+  Regex regex = builder.build();
   regex.pattern_ = pattern;
-  regex.code_ = std::move(code);
   return regex;
 }
 
 bool Regex::matches_start(std::string_view text) const {
-  Threads threads(code_);
-  if (threads.enter(0, true, text.empty())) return true;
-  for (std::size_t i = 0; i < text.size() && !threads.empty(); ++i) {
-    if (threads.step(text[i], i + 1 == text.size())) return true;
+  if (matches_nothing_) return true;
+  Places active = first_;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const std::size_t c = i < text.size() ? index_of(text[i]) : kEndOfText;
+    Places next{};
+    bool alive = false;
+    for (std::size_t word = 0; word < active.size(); ++word) {
+      for (std::uint64_t bits = active[word]; bits != 0; bits &= bits - 1) {
+        const Place& place = places_[word * 64 + static_cast<std::size_t>(std::countr_zero(bits))];
+        if (!place.accepts.test(c)) continue;
+        if (place.last) return true;
+        alive = true;
+        for (std::size_t j = 0; j < next.size(); ++j) next[j] |= place.next[j];
+      }
+    }
+    if (!alive) return false;
+    active = next;
   }
   return false;
 }

@@ -8,6 +8,7 @@
 // and \b are refused.
 #pragma once
 
+#include <array>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -21,24 +22,32 @@ namespace nibble {
 
 class Regex {
  public:
+  // Places of a pattern that take one character; more are refused.
+  static constexpr std::size_t kMaxPlaces = 256;
+
   static Result<Regex> compile(std::string_view pattern);
 
   // Whether some prefix of `text` matches; '$' asks for the end of the text.
   bool matches_start(std::string_view text) const;
   const std::string& pattern() const { return pattern_; }
-  std::size_t size() const { return code_.size(); }  // matching costs at most this a character
-
-  // One step of the machine. Jumps are relative, so that code can be copied.
-  struct Step {
-    enum class Op { kClass, kSplit, kJump, kStart, kEnd, kMatch } op = Op::kMatch;
-    std::int32_t first = 0;   // kSplit, kJump
-    std::int32_t second = 0;  // kSplit
-    std::bitset<256> accepts;  // kClass
-  };
+  std::size_t size() const { return places_.size() + 1; }  // a character costs at most this
 
  private:
+  using Places = std::array<std::uint64_t, kMaxPlaces / 64>;  // a set of places
+
+  // A Glushkov automaton: its states are the places of the pattern.
+  struct Place {
+    std::bitset<257> accepts;  // characters, and 256 for the end of the text
+    Places next{};
+    bool last = false;  // a match may end behind it
+  };
+
   std::string pattern_;
-  std::vector<Step> code_;
+  std::vector<Place> places_;
+  Places first_{};
+  bool matches_nothing_ = false;  // the empty prefix matches
+
+  friend class RegexBuilder;
 };
 
 }  // namespace nibble

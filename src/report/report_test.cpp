@@ -320,7 +320,7 @@ TEST(Markdown, FindingHasItsGrounds) {
             "- Inputs:\n"
             "  - `a` = 9.360 ms (assumed)\n"
             "- Assumes: no overlap\n"
-            "- Confidence: derived (arithmetic on the given numbers: right if they are)\n\n");
+            "- Confidence: derived (arithmetic on the given numbers, right if they are)\n\n");
 }
 
 TEST(Markdown, HostileTextStandsInCodeOrBehindABackslash) {

@@ -1,22 +1,24 @@
 // Run inside the page: for every chart what it draws, where, and which colours stand there.
-// Pixels around a point that are looked at; a dashed line may have a gap of 4 at its end.
+// CSS pixels around a point that are looked at; a dashed line may have a gap of 4 at its end.
 const kReach = 3;
 const kReachOfDashes = 5;
 const root = getComputedStyle(document.documentElement);
 const variable = (name) => root.getPropertyValue(name).trim();
 
+// The distinct colours around a point, as [red, green, blue, alpha].
 function pixelsAround(image, x, y, ratio, reach) {
-  const pixels = [];
-  for (let dy = -reach; dy <= reach; ++dy) {
-    for (let dx = -reach; dx <= reach; ++dx) {
+  const colours = new Set();
+  const last = Math.round(reach * ratio);
+  for (let dy = -last; dy <= last; ++dy) {
+    for (let dx = -last; dx <= last; ++dx) {
       const column = Math.round(x * ratio) + dx;
       const row = Math.round(y * ratio) + dy;
       if (column < 0 || row < 0 || column >= image.width || row >= image.height) continue;
       const at = 4 * (row * image.width + column);
-      pixels.push(Array.from(image.data.slice(at, at + 4)));
+      colours.add(image.data.slice(at, at + 4).join());
     }
   }
-  return pixels;
+  return Array.from(colours, (colour) => colour.split(',').map(Number));
 }
 
 const scaleOf = ({ left, right, top, bottom, min, max, type }) =>

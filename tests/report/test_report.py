@@ -12,50 +12,11 @@ import io
 import itertools
 import json
 import math
-import pathlib
 
 import pytest
-
-PROBE = (pathlib.Path(__file__).parent / "probe.js").read_text(encoding="utf-8")
-WIDE, NARROW = 1280, 390
-HOSTILE = "<script>alert(1)</script>"
-
-
-def set_media(driver, width=None, scheme=None, media=""):
-    if width is not None:
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
-    features = [{"name": "prefers-color-scheme", "value": scheme}] if scheme else []
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-
-
-def settle(driver):
-    """Waits until the page has had two frames: resizing and redrawing are done then."""
-    driver.execute_async_script(
-        "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()));")
-
-
-class Page:
-    """The report as it stands at one width and in one colour scheme."""
-
-    def __init__(self, driver, folder, width, scheme):
-        self.driver, self.width, self.scheme = driver, width, scheme
-        self.url = (folder / "report.html").as_uri()
-        set_media(driver, width, scheme)
-        driver.get_log("browser")
-        driver.get_log("performance")
-        driver.get(self.url)
-        settle(driver)
-        self.console = driver.get_log("browser")
-        self.requests = [
-            message["params"]["request"]["url"]
-            for message in (json.loads(entry["message"])["message"]
-                            for entry in driver.get_log("performance"))
-            if message["method"] == "Network.requestWillBeSent"]
-        self.probe = driver.execute_script(PROBE)
-
-    def run(self, script, *arguments):
-        return self.driver.execute_script(script, *arguments)
+from report_page import (HOSTILE, NARROW, PROBE, WIDE, Page, contrast, covering_series, drawn_points,
+                         expected_data, has_colour, luminance, pixel_of, rgb, series_colour,
+                         set_media, settle)
 
 
 @pytest.fixture(scope="module", params=itertools.product((WIDE, NARROW), ("light", "dark")),
@@ -69,68 +30,6 @@ def fresh(driver, report_folder):
     """Opens the report anew, for tests that change it."""
     yield lambda width, scheme: Page(driver, report_folder, width, scheme)
     set_media(driver)
-
-
-def rgb(colour):
-    return tuple(int(colour[at:at + 2], 16) for at in (1, 3, 5))
-
-
-def has_colour(pixels, colour, tolerance=24):
-    """Whether one of the pixels, drawn opaquely, is this colour."""
-    return any(pixel[3] > 200 and max(abs(a - b) for a, b in zip(pixel, rgb(colour))) <= tolerance
-               for pixel in pixels)
-
-
-def luminance(colour):  # WCAG 2.1, relative luminance
-    parts = [value / 255 for value in rgb(colour)]
-    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a, b):
-    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def expected_data(chart, series):
-    """What Chart.js must hold for a series of report.json."""
-    points = series["points"]
-    if chart["kind"] == "xy":
-        return [{"x": point["x"], "y": point["y"]} for point in points]
-    if chart["kind"] == "bars":
-        return [point["y"] for point in points]
-    ends = list(itertools.accumulate(point["y"] for point in points[:-1]))
-    starts = [0] + ends[:-1]
-    return [list(pair) for pair in zip(starts, ends)] + [[0, points[-1]["y"]]]
-
-
-def pixel_of(value, scale, first, last):
-    """Where a value must stand on an axis that runs from pixel `first` to pixel `last`."""
-    of = math.log10 if scale["type"] == "logarithmic" else float
-    low, high = of(scale["min"]), of(scale["max"])
-    return first + (of(value) - low) / (high - low) * (last - first)
-
-
-def is_drawable(point, chart):
-    """Whether a point has a place: numbers, positive where the axis is logarithmic."""
-    axes = ("x", "y") if chart["kind"] == "xy" else ("y",)
-    return all(point[axis] is not None and (point[axis] > 0 or not chart[axis]["logarithmic"])
-               for axis in axes)
-
-
-def drawn_points(page, report):
-    """(chart, series index, point, element) of every point that must be seen."""
-    for chart in report["charts"]:
-        datasets = page.probe["charts"][chart["id"]]["datasets"]
-        for index, series in enumerate(chart["series"]):
-            for at, point in enumerate(series["points"]):
-                if is_drawable(point, chart):
-                    yield chart, index, at, datasets[index]["elements"][at]
-
-
-def series_colour(page, chart, index, at):
-    is_total = chart["kind"] == "waterfall" and at == len(chart["series"][index]["points"]) - 1
-    return page.probe["colours"]["total" if is_total else f"series-{index % 6 + 1}"]
 
 
 # ---- What the page is
@@ -188,6 +87,8 @@ def test_points_stand_where_their_values_are(page, report):
         point = chart["series"][index]["points"][at]
         where = (chart["id"], index, at)
         if chart["kind"] == "xy":
+            for axis, scale in (("x", x), ("y", y)):
+                assert (scale["type"] == "logarithmic") == chart[axis]["logarithmic"], where
             assert element["x"] == pytest.approx(
                 pixel_of(point["x"], x, x["left"], x["right"]), abs=1), where
             assert element["y"] == pytest.approx(
@@ -203,26 +104,6 @@ def test_points_stand_where_their_values_are(page, report):
         assert area["top"] - 1 <= element["y"] <= area["bottom"] + 1, where
         checked += 1
     assert checked > 0 or not report["charts"]
-
-
-def distance_to_segment(point, a, b):
-    (x, y), (ax, ay), (bx, by) = point, a, b
-    length = (bx - ax) ** 2 + (by - ay) ** 2
-    along = 0 if length == 0 else ((x - ax) * (bx - ax) + (y - ay) * (by - ay)) / length
-    along = min(1, max(0, along))
-    return math.dist(point, (ax + along * (bx - ax), ay + along * (by - ay)))
-
-
-def covering_series(page, chart, index, element):
-    """Earlier series, drawn above, whose markers or lines pass over an element of a later one."""
-    here = (element["x"], element["y"])
-    for above in range(index):
-        dataset = page.probe["charts"][chart["id"]]["datasets"][above]
-        spots = [(one["x"], one["y"]) for one in dataset["elements"]
-                 if one["x"] is not None and one["y"] is not None]
-        segments = zip(spots, spots[1:]) if dataset["showLine"] else zip(spots, spots)
-        if any(distance_to_segment(here, a, b) < 8 for a, b in segments):
-            yield above
 
 
 def test_pixels_of_the_series_colour_stand_at_its_points(page, report):
@@ -337,9 +218,9 @@ def test_label_boxes_do_not_touch(page, report):
         assert drawn > 0
 
 
-def test_no_label_covers_a_marker(page, report):
+def test_no_label_covers_a_point(page, report):
     for chart, index, at, element in drawn_points(page, report):
-        if chart["kind"] != "xy" or chart["series"][index]["mark"] == "line":
+        if chart["kind"] != "xy":
             continue
         for box in page.probe["charts"][chart["id"]]["labels"]:
             inside = (box["left"] < element["x"] < box["right"]
@@ -407,13 +288,18 @@ def test_every_chart_has_words_and_numbers(page, report):
         assert rows == sum(len(series["points"]) for series in chart["series"])
 
 
-def test_screenshot_shows_the_scheme(page):
-    """What reaches the screen, not only what the style sheet says."""
-    image = pytest.importorskip("PIL.Image", reason="the browser test needs python3-pil")
+def test_screenshot_shows_the_charts_in_the_scheme(page, report):
+    """What reaches the screen, not only what the style sheet and the canvases hold."""
+    images = pytest.importorskip("PIL.Image", reason="the browser test needs python3-pil")
+    for chart in report["charts"][:1]:
+        page.run("nibbleCharts[arguments[0]].chart.canvas.scrollIntoView()", chart["id"])
+        settle(page.driver)
     shot = page.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
-    picture = image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
+    picture = images.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
     assert picture.size[0] == page.width
     assert picture.getpixel((2, 2)) == rgb(page.probe["colours"]["background"])
+    seen = {colour for _, colour in picture.getcolors(picture.size[0] * picture.size[1])}
+    assert rgb(page.probe["colours"]["series-1"]) in seen or not report["charts"]
 
 
 # ---- Changes while the page is open
@@ -422,6 +308,36 @@ def test_screenshot_shows_the_scheme(page):
 def colours_at_points(page, report):
     return [has_colour(element["pixels"], series_colour(page, chart, index, at))
             for chart, index, at, element in drawn_points(page, report)]
+
+
+def test_tooltip_names_the_point_above_every_label(fresh, report):
+    page = fresh(WIDE, "light")
+    for chart in report["charts"]:
+        x, y = page.run(
+            "const {chart} = nibbleCharts[arguments[0]];"
+            "chart.canvas.scrollIntoView({block: 'center'});"
+            "const point = chart.getDatasetMeta(0).data[0];"
+            "const box = chart.canvas.getBoundingClientRect();"
+            "return [box.x + point.x - 1, box.y + point.y];", chart["id"])
+        page.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
+        settle(page.driver)
+        title, opacity, is_inside, is_on_top = page.run("""
+          const { chart } = nibbleCharts[arguments[0]];
+          const { title, opacity, x, y, width, height } = chart.tooltip;
+          const isInside = x >= 0 && y >= 0 && x + width <= chart.width && y + height <= chart.height;
+          const kCorner = 6;  // the box's corners are round
+          const read = () => chart.ctx.getImageData(
+            x + kCorner, y + kCorner, width - 2 * kCorner, height - 2 * kCorner).data.join();
+          const withLabels = read();
+          for (const { nibbleSeries } of chart.data.datasets) nibbleSeries.label_points = false;
+          chart.draw();
+          return [title.join(' '), opacity, isInside, read() === withLabels];""", chart["id"])
+        series = chart["series"][0]
+        wanted = series["points"][0]["label"] or series["name"]
+        # Long names break over lines, and end in an ellipsis beyond four.
+        shown = "".join(title.split()).rstrip("\u2026")
+        assert shown and "".join(wanted.split()).startswith(shown), (title, wanted)
+        assert (opacity, is_inside, is_on_top) == (1, True, True), chart["id"]
 
 
 def test_charts_follow_a_change_of_scheme(fresh, report):

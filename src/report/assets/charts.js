@@ -188,15 +188,36 @@ const nibbleChartConfig = (() => {
     };
   }
 
-  // Draws labels above everything else and tells where they stand.
+  // The steps of a waterfall hang together.
+  function drawConnectors(chart) {
+    const context = chart.ctx;
+    context.strokeStyle = chart.nibblePalette.muted;
+    context.lineWidth = 1;
+    context.setLineDash([2, 2]);
+    chart.data.datasets.forEach((dataset, index) => {
+      if (!chart.isDatasetVisible(index)) return;
+      const bars = chart.getDatasetMeta(index).data;
+      for (let at = 1; at < bars.length; ++at) {
+        const x = chart.scales.x.getPixelForValue(dataset.data[at - 1][1]);
+        context.beginPath();
+        context.moveTo(x, bars[at - 1].y + bars[at - 1].height / 2);
+        context.lineTo(x, bars[at].y - bars[at].height / 2);
+        context.stroke();
+      }
+    });
+    context.setLineDash([]);
+  }
+
+  // Draws labels above the data, below the tooltip, and tells where they stand.
   const labelPlugin = (source) => ({
     id: 'nibbleLabels',
-    afterDraw(chart) {
+    afterDatasetsDraw(chart) {
       const isXy = source.kind === 'xy';
-      const placed = isXy ? nibbleLabels.placePointLabels(chart, measureLabel)
-        : nibbleLabels.placeBarValues(chart, measureLabel, formatNumber);
       const context = chart.ctx;
       context.save();
+      if (source.kind === 'waterfall') drawConnectors(chart);
+      const placed = isXy ? nibbleLabels.placePointLabels(chart, measureLabel)
+        : nibbleLabels.placeBarValues(chart, measureLabel, formatNumber);
       context.font = `${nibbleLabels.kFontPx}px ${kFamily}`;
       context.textBaseline = 'middle';
       context.textAlign = 'left';
@@ -206,26 +227,6 @@ const nibbleChartConfig = (() => {
       const names = isXy ? [] : categoryBoxes(chart.scales.y);
       nibbleCharts[source.id].labelBoxes =
         placed.map(({ text, box }) => Object.assign({ text }, box)).concat(names);
-    },
-    // The steps of a waterfall hang together.
-    afterDatasetsDraw(chart) {
-      if (source.kind !== 'waterfall') return;
-      const context = chart.ctx;
-      context.save();
-      context.strokeStyle = chart.nibblePalette.muted;
-      context.lineWidth = 1;
-      context.setLineDash([2, 2]);
-      chart.data.datasets.forEach((dataset, index) => {
-        const bars = chart.getDatasetMeta(index).data;
-        for (let at = 1; at < bars.length; ++at) {
-          const x = chart.scales.x.getPixelForValue(dataset.data[at - 1][1]);
-          context.beginPath();
-          context.moveTo(x, bars[at - 1].y + bars[at - 1].height / 2);
-          context.lineTo(x, bars[at].y - bars[at].height / 2);
-          context.stroke();
-        }
-      });
-      context.restore();
     },
   });
 

@@ -6,12 +6,17 @@ const nibbleLabels = (() => {
   const kFontPx = 11;
   const kTextHeightPx = 13;
   const kMarginPx = 2;           // kept free around a label
-  const kMarkerPx = 6;           // half the side of a marker's box
-  const kRingsPx = [9, 20, 34];  // distances from the point; beyond the first a thin line leads back
+  const kMarkerPx = 6;           // half the side of the box of a marker
+  const kVertexPx = 3;           // and of a line's point without marker
+  // Distances from the point; beyond the first a thin line leads back to it.
+  const kRingsPx = [9, 20, 34, 52, 72];
   // Unit steps from a point to its label, in order of preference.
-  const kDirections = [[1, 0], [-1, 0], [0, -1], [0, 1], [1, -1], [1, 1], [-1, -1], [-1, 1]];
+  const kDirections = [
+    [1, 0], [-1, 0], [0, -1], [0, 1], [1, -1], [1, 1], [-1, -1], [-1, 1],
+    [1, -0.5], [1, 0.5], [-1, -0.5], [-1, 0.5],
+  ];
   const kRingCost = 10;
-  const kCrossingCost = 6;       // for each line that the label would cover
+  const kCrossingCost = 12;      // for each line that the label would cover
 
   const touches = (a, b, margin = 0) =>
     a.left < b.right + margin && b.left < a.right + margin &&
@@ -37,17 +42,17 @@ const nibbleLabels = (() => {
     return from <= to;
   }
 
-  const markerBox = (point) => ({
-    left: point.x - kMarkerPx, right: point.x + kMarkerPx,
-    top: point.y - kMarkerPx, bottom: point.y + kMarkerPx,
+  const markerBox = (point, half) => ({
+    left: point.x - half, right: point.x + half, top: point.y - half, bottom: point.y + half,
   });
 
   // The label's box at `distance` from the point in the given direction.
   function boxAt(point, width, [dx, dy], distance) {
-    const reach = dx !== 0 && dy !== 0 ? distance * 0.75 : distance;
-    const left = dx > 0 ? point.x + reach : dx < 0 ? point.x - reach - width : point.x - width / 2;
-    const top = dy > 0 ? point.y + reach - 3
-      : dy < 0 ? point.y - reach - kTextHeightPx + 3 : point.y - kTextHeightPx / 2;
+    const reach = distance / Math.hypot(dx, dy);
+    const x = point.x + dx * reach;  // where the label's near side is
+    const left = dx > 0 ? x : dx < 0 ? x - width : x - width / 2;
+    const y = point.y + dy * reach;
+    const top = dx !== 0 || dy === 0 ? y - kTextHeightPx / 2 : dy > 0 ? y - 3 : y - kTextHeightPx + 3;
     return { left, top, right: left + width, bottom: top + kTextHeightPx };
   }
 
@@ -55,6 +60,13 @@ const nibbleLabels = (() => {
     x: Math.min(Math.max(point.x, box.left), box.right),
     y: Math.min(Math.max(point.y, box.top), box.bottom),
   });
+
+  // May a line lead from the point to its label? Not through labels, nor through other markers,
+  // except those that lie on the point itself.
+  const isFree = (leader, point, scene) =>
+    !scene.placed.some((other) => crosses(leader, other.box)) &&
+    !scene.markers.some(({ owner, box }) =>
+      Math.hypot(owner.x - point.x, owner.y - point.y) > 2 * kMarkerPx && crosses(leader, box));
 
   // The best place for one label, or null when every place is taken.
   function findPlace(point, width, scene) {
@@ -65,7 +77,7 @@ const nibbleLabels = (() => {
       if (scene.placed.some((other) => touches(box, other.box, kMarginPx))) return;
       if (scene.markers.some((marker) => marker.owner !== point && touches(box, marker.box))) return;
       const leader = ring > 0 ? [point, nearestOnBox(point, box)] : null;
-      if (leader && scene.placed.some((other) => crosses(leader, other.box))) return;
+      if (leader && !isFree(leader, point, scene)) return;
       const crossings = scene.segments.filter((segment) => crosses(segment, box)).length;
       const cost = ring * kRingCost + crossings * kCrossingCost + order;
       if (best === null || cost < best.cost) best = { box, leader, cost };
@@ -81,7 +93,8 @@ const nibbleLabels = (() => {
       const points = chart.getDatasetMeta(index).data;
       points.forEach((point, at) => {
         if (point.skip) return;
-        if (dataset.pointRadius > 0) scene.markers.push({ owner: point, box: markerBox(point) });
+        const half = dataset.pointRadius > 0 ? kMarkerPx : kVertexPx;
+        scene.markers.push({ owner: point, box: markerBox(point, half) });
         if (dataset.showLine && at > 0) scene.segments.push([points[at - 1], point]);
         const text = dataset.nibbleSeries.points[at].label;
         if (dataset.nibbleSeries.label_points && text) scene.wanted.push({ point, text });

@@ -1,0 +1,20 @@
+// Any bytes as a case: parsed or refused, explained or refused, never a crash.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/json.h"
+#include "diagnose/case.h"
+#include "diagnose/explain.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const nibble::Result<nibble::Json> json = nibble::Json::parse(text, "fuzz.json");
+  if (!json) return 0;
+  const nibble::Result<nibble::Case> found = nibble::parse_case(*json, "fuzz.json");
+  // Names of files and of this machine would leave the input.
+  if (!found || found->gpu == "this" || found->model_name.find('/') != std::string::npos) return 0;
+  const nibble::Result<nibble::CaseAnalysis> analysis = nibble::explain_case(*found, {});
+  if (analysis) nibble::to_json(*analysis).dump();
+  return 0;
+}
