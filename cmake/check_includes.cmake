@@ -1,3 +1,4 @@
+cmake_policy(VERSION 3.25)
 # Fails when a file of DIRECTORY (room ROOM) includes a room that is not in ALLOWED.
 string(REPLACE "," ";" ALLOWED "${ALLOWED}")
 file(GLOB_RECURSE files "${DIRECTORY}/*.h" "${DIRECTORY}/*.cpp")

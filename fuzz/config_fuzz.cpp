@@ -1,8 +1,8 @@
 // parse_model on any bytes: no crash and no hang, and a model that parses has finite counts.
 //
-// The first byte says how the rest is cut: '0' is config.json alone; with any other byte all up to the
-// first NUL is config.json and the rest hf_quant_config.json, and without a NUL the byte modulo 10
-// tenths are.
+// The first byte says how the rest is cut: '0' is config.json alone; with any other byte all up to
+// the first NUL is config.json and the rest hf_quant_config.json, and without a NUL the byte modulo
+// 10 tenths are.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,9 @@ Cut cut(std::string_view bytes) {
   return {bytes.substr(0, at), bytes.substr(at)};
 }
 
-void check_count(double value) { NIBBLE_CHECK(std::isfinite(value) && value >= 0); }
+void check_count(double value) {
+  NIBBLE_CHECK(std::isfinite(value) && value >= 0);
+}
 
 void check_weights(const std::vector<nibble::Weight>& weights) {
   for (const nibble::Weight& weight : weights) {
@@ -45,7 +47,8 @@ void check_model(const nibble::ModelSpec& model) {
   }
   check_weights(nibble::outer_weights(model));
   const nibble::ParameterCount count = nibble::count_parameters(model);
-  for (const double value : {count.total, count.active, count.embedding, count.mtp}) check_count(value);
+  for (const double value : {count.total, count.active, count.embedding, count.mtp})
+    check_count(value);
   check_count(nibble::checkpoint_bytes(model));
   NIBBLE_CHECK(count.active <= count.total * (1 + 1e-9));
   NIBBLE_CHECK(!model.quantization.summary().empty());

@@ -42,10 +42,12 @@ struct Finding {
   std::vector<std::string> assumptions;
   Confidence confidence = Confidence::kDerived;
   std::string sentence;  // for people; made from the fields above
+  bool headline = true;  // shown first; the others are the detail behind it
 };
 
 std::string_view to_string(Confidence confidence);
-// Empty texts and lists are left out; "value" is always there, null when "missing" says why.
+// Every member, always: "value" is null when "missing" says why, a verdict or reason that is not
+// there is null.
 Json to_json(const Finding& finding);
 
 }  // namespace nibble

@@ -19,20 +19,22 @@ TEST(Finding, WritesEverythingItRestsOn) {
                         .confidence = Confidence::kLikely,
                         .sentence = "It is bound by memory."};
   EXPECT_EQ(to_json(finding).dump(0),
-            R"({"id":"intensity.16x2048x6144","point":1,"title":"Arithmetic intensity",)"
-            R"("value":54.5,"unit":"FLOP/B","verdict":"memory","formula":"2*M*N*K / bytes",)"
+            R"({"id":"intensity.16x2048x6144","point":1,"headline":true,)"
+            R"("title":"Arithmetic intensity","value":54.5,"unit":"FLOP/B","verdict":"memory",)"
+            R"("missing":null,"formula":"2*M*N*K / bytes",)"
             R"("inputs":[{"name":"m","value":16,"unit":"rows","source":"kernels[1].m"}],)"
             R"("assumptions":["weights are read once"],"confidence":"likely",)"
             R"("sentence":"It is bound by memory."})");
 }
 
-TEST(Finding, LeavesOutWhatIsEmptyButNotTheValue) {
+TEST(Finding, HasEveryMemberWhateverIsEmpty) {
   Finding finding;
   finding.id = "power";
   finding.missing = "the case gives no power";
   EXPECT_EQ(to_json(finding).dump(0),
-            R"({"id":"power","value":null,"missing":"the case gives no power",)"
-            R"("confidence":"derived"})");
+            R"({"id":"power","point":0,"headline":true,"title":"","value":null,"unit":"",)"
+            R"("verdict":null,"missing":"the case gives no power","formula":"","inputs":[],)"
+            R"("assumptions":[],"confidence":"derived","sentence":""})");
 }
 
 TEST(Finding, AValueThatJsonCannotHoldIsMissing) {

@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -69,10 +70,20 @@ TEST(JsonParse, RefusesDuplicateKeysInLargeObjects) {
 }
 
 TEST(JsonParse, LargeObjectsDoNotTakeQuadraticTime) {
-  // A search of all members for each of 200,000 keys would take 2e10 comparisons, a minute or so.
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(fault_of(object_with(200000, "last")), "");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  // Four times the members take about four times as long (with the logarithm of a set 4.5); a
+  // search of all members for each key would take 16 times as long. The best of three leaves out
+  // noise.
+  const auto best_of_three = [](int members) {
+    const std::string text = object_with(members, "last");
+    auto best = std::chrono::steady_clock::duration::max();
+    for (int trial = 0; trial < 3; ++trial) {
+      const auto start = std::chrono::steady_clock::now();
+      EXPECT_EQ(fault_of(text), "");
+      best = std::min(best, std::chrono::steady_clock::now() - start);
+    }
+    return best;
+  };
+  EXPECT_LT(best_of_three(40000), 10 * best_of_three(10000));
 }
 
 TEST(JsonParse, LimitsDepth) {
@@ -155,15 +166,19 @@ TEST(JsonParse, EveryPrefixOfADocumentIsAnError) {
 
 TEST(JsonParse, EveryByteReplacedNeverCrashes) {
   const std::string document = R"({"a":[1,2.5,"x\n",{"b":null}],"c":true})";
-  int refused = 0;
+  const std::string_view structural = "[]{}:,\"\\ \n09-+.eEtnxu/";
   for (std::size_t index = 0; index < document.size(); ++index) {
-    for (int byte = 0; byte < 256; ++byte) {
-      std::string broken = document;
-      broken[index] = static_cast<char>(byte);
-      refused += Json::parse(broken, "x").ok() ? 0 : 1;
+    std::string broken = document;
+    for (const char byte : structural) {
+      broken[index] = byte;
+      const Result<Json> result = Json::parse(broken, "x");
+      EXPECT_TRUE(result.ok() || !result.error().message.empty());
+    }
+    for (const char byte : {'\0', '\x01', '\x80', '\xFF'}) {  // never right, in a string or outside
+      broken[index] = byte;
+      EXPECT_FALSE(Json::parse(broken, "x").ok()) << index;
     }
   }
-  EXPECT_GT(refused, 5000);  // of 9984; most replacements inside strings and digits stay valid
 }
 
 TEST(JsonDump, DoublesReadBackToTheSameBits) {

@@ -151,6 +151,20 @@ std::string format_percent(double ratio) {
   return format_quantity(ratio * 100, "%");
 }
 
+std::string format_compact(double value) {
+  std::string text = format_number(value);
+  if (text.find('.') == std::string::npos) return text;
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
+std::string format_share(double ratio) {
+  if (!std::isfinite(ratio)) return format_percent(ratio);
+  if (ratio > 0 && ratio < 0.0005) return "<0.1 %";
+  return fmt::format("{:.1f} %", ratio * 100);
+}
+
 std::string format_quantity(double value, std::string_view unit) {
   for (const ScaledUnit& scaled : kScaledUnits) {
     if (scaled.name == unit) return format_rate(value * scaled.factor, scaled.base);

@@ -19,6 +19,8 @@ inline constexpr double kTera = 1e12;
 // Four significant digits without exponent: 0.2177, 54.86, 679.5, 1158, 12346. Digits before the
 // point are never rounded away, and whole numbers show none after it: 16, 12345. "n/a" for NaN.
 std::string format_number(double value, int significant = 4);
+// The same without zeros at the end of a fraction, for shapes: 255.99998 -> "256", 2.500 -> "2.5".
+std::string format_compact(double value);
 
 // The functions below share these rules. With a prefix: `significant` digits, zeros kept, the
 // prefix chosen after rounding (999.99e6 B is "1.000 GB"). Without: as format_number. From 1,000 on
@@ -29,6 +31,8 @@ std::string format_time_us(
 // Written out below a million, then M, B, T: 1024 -> "1,024", 743.9e9 -> "743.9 B".
 std::string format_count(double count);
 std::string format_rate(double per_second, std::string_view unit, int significant = 4);
+// A share of a whole to one decimal, for columns of them: 0.0137 -> "1.4 %", 0.00008 -> "<0.1 %".
+std::string format_share(double ratio);
 std::string format_percent(double ratio);  // three digits: 0.0513 -> "5.13 %"
 // A value with its unit:
 //   B, kB, MB, GB, TB       prefix chosen anew        679.5e6 "B"   -> "679.5 MB"

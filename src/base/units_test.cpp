@@ -150,5 +150,22 @@ TEST(FormatQuantity, NoExponentAndNoStrayTextAtTheExtremes) {
   }
 }
 
+TEST(Units, SharesHaveOneDecimal) {
+  EXPECT_EQ(format_share(0.0137), "1.4 %");
+  EXPECT_EQ(format_share(0.00008), "<0.1 %");
+  EXPECT_EQ(format_share(0.0005), "0.1 %");
+  EXPECT_EQ(format_share(0), "0.0 %");
+  EXPECT_EQ(format_share(1), "100.0 %");
+}
+
+TEST(Units, CompactNumbersHaveNoTrailingZeros) {
+  EXPECT_EQ(format_compact(255.99998), "256");
+  EXPECT_EQ(format_compact(2.302), "2.302");
+  EXPECT_EQ(format_compact(1.5), "1.5");
+  EXPECT_EQ(format_compact(1024), "1024");
+  EXPECT_EQ(format_compact(100), "100");
+  EXPECT_EQ(format_compact(0), "0");
+}
+
 }  // namespace
 }  // namespace nibble

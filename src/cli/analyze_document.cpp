@@ -79,10 +79,10 @@ Table operations_table(const Step& step) {
         op.name, format_number(op.count), op.shape.text, op.format, bytes_or_dash(op.bytes.weight_bytes),
         bytes_or_dash(op.bytes.kv_bytes), bytes_or_dash(op.bytes.activation_bytes), bytes_or_dash(op.bytes.link_bytes),
         op.flop > 0 ? format_number(op.flop / kGiga) : "-", format_time_us(op.floor_us), format_time_us(total_us),
-        Cell(format_percent(total_us / step.step_us), total_us > 0.2 * step.step_us ? Emphasis::kStrong : Emphasis::kNone),
-        Cell(std::string(to_string(op.regime)), regime_emphasis(op.regime)), format_percent(op.tensor_activity),
-        format_percent(op.dram_activity)};
-    if (tiled) cells.push_back(op.coverage ? format_percent(*op.coverage) : "-");
+        Cell(format_share(total_us / step.step_us), total_us > 0.2 * step.step_us ? Emphasis::kStrong : Emphasis::kNone),
+        Cell(std::string(to_string(op.regime)), regime_emphasis(op.regime)), format_share(op.tensor_activity),
+        format_share(op.dram_activity)};
+    if (tiled) cells.push_back(op.coverage ? format_share(*op.coverage) : "-");
     table.row(std::move(cells));
   }
   return table;
@@ -97,12 +97,12 @@ Table sweep_table(const Analysis& analysis) {
                {"tok/s/seq", Align::kRight}, {"bound by"}, {"tensor", Align::kRight, 7}, {"fits"}});
   for (const Step& step : analysis.levels) {
     const bool fits = fit >= step.concurrency;
-    table.row({format_number(step.concurrency), moe ? format_number(step.routing->distinct) : "-",
-               moe ? format_number(step.routing->rows_mean) : "-", format_bytes(step.weight_bytes), format_bytes(step.kv_bytes),
+    table.row({format_number(step.concurrency), moe ? format_compact(step.routing->distinct) : "-",
+               moe ? format_compact(step.routing->rows_mean) : "-", format_bytes(step.weight_bytes), format_bytes(step.kv_bytes),
                format_time_us(step.memory_us), format_time_us(step.link_us), format_time_us(step.launch_us),
                Cell(format_time_us(step.step_us), Emphasis::kStrong), format_number(step.tokens_per_s),
                format_number(step.tokens_per_s_per_sequence),
-               Cell(std::string(to_string(step.regime)), regime_emphasis(step.regime)), format_percent(step.tensor_activity),
+               Cell(std::string(to_string(step.regime)), regime_emphasis(step.regime)), format_share(step.tensor_activity),
                Cell(fits ? "yes" : "no", fits ? Emphasis::kNone : Emphasis::kBad)});
   }
   return table;

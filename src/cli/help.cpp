@@ -34,6 +34,19 @@ std::string render(const std::vector<Entry>& entries, const Style& style) {
   return text;
 }
 
+// A command line broken as a shell reads it, so that it can be copied from a narrow terminal.
+std::string example_line(std::string_view line, const Style& style) {
+  constexpr std::string_view kContinuation = " \\";
+  Style narrower = style;
+  if (narrower.width > kContinuation.size()) narrower.width -= kContinuation.size();
+  std::string text;
+  for (const char letter : narrower.wrap(line, 2 * kIndent)) {
+    if (letter == '\n') text += kContinuation;
+    text += letter;
+  }
+  return style.strong(text);
+}
+
 }  // namespace
 
 std::string program_help(std::span<const CommandDef> commands, const Style& style) {
@@ -69,7 +82,7 @@ std::string command_help(const CommandDef& command, const Style& style) {
   if (command.examples.empty()) return text;
   text += "\n" + style.heading("Examples:") + "\n";
   for (const auto& [line, what] : command.examples) {
-    text += std::string(kIndent, ' ') + style.strong(line) + "\n";
+    text += std::string(kIndent, ' ') + example_line(line, style) + "\n";
     text += std::string(3 * kIndent, ' ') + style.wrap(what, 3 * kIndent) + "\n";
   }
   return text;

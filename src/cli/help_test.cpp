@@ -53,6 +53,14 @@ TEST(Help, FitsTheWidth) {
   }
 }
 
+TEST(Help, BreaksExamplesAsAShellReadsThem) {
+  CommandDef command = sample();
+  command.examples = {{"nibble paint --colour red --dry", "paint it"}};
+  const std::string help = command_help(command, {.colour = false, .width = 24});
+  // 24 columns, less 2 for " \\" and 4 of indent: at least 20 for the words, as wrap() keeps.
+  EXPECT_NE(help.find("\n  nibble paint \\\n    --colour red --dry\n"), std::string::npos) << help;
+}
+
 TEST(Help, OfTheProgramNamesEveryCommand) {
   const std::vector<CommandDef> two = {sample(), {.name = "dry", .summary = "dries"}};
   const std::string help = program_help(two, Style::plain());

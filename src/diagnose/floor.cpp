@@ -40,8 +40,8 @@ Finding step_floor(const Deployment& deployment, const Step& step) {
   finding.sentence = fmt::format(
       "At {} sequences a step cannot take less than {} ({} tok/s, {} per sequence); the largest share is {} time. "
       "Weights and KV alone, at the full bandwidth, are {}.",
-      format_number(step.concurrency), format_time_us(step.step_us), format_number(step.tokens_per_s),
-      format_number(step.tokens_per_s_per_sequence), to_string(step.regime), format_time_us(step.weights_and_kv_us));
+      format_compact(step.concurrency), format_time_us(step.step_us), format_compact(step.tokens_per_s),
+      format_compact(step.tokens_per_s_per_sequence), to_string(step.regime), format_time_us(step.weights_and_kv_us));
   return finding;
 }
 
@@ -55,7 +55,7 @@ Finding largest_operation(const Step& step) {
   finding.formula = "count x floor / step";
   finding.inputs = {{"count", most->count, "", "ledger"}, {"floor", most->floor_us, "us", "ledger"}};
   finding.sentence = fmt::format("{} ({} x {}) is the largest operation: {} of the step, {}-bound.", most->name,
-                                 format_number(most->count), most->shape.text, format_percent(time_us / step.step_us),
+                                 format_compact(most->count), most->shape.text, format_percent(time_us / step.step_us),
                                  to_string(most->regime));
   return finding;
 }
@@ -68,7 +68,7 @@ Finding activity(const Step& step) {
   finding.sentence = fmt::format(
       "A perfect run at {} sequences keeps the tensor cores {} busy and DRAM {}: compare measured activities with "
       "these, not with 100 %.",
-      format_number(step.concurrency), format_percent(step.tensor_activity), format_percent(step.dram_activity));
+      format_compact(step.concurrency), format_percent(step.tensor_activity), format_percent(step.dram_activity));
   return finding;
 }
 
@@ -84,13 +84,13 @@ Finding experts(const Deployment& deployment, const Step& step) {
   finding.sentence = fmt::format(
       "{} tokens touch {} of {} experts, {} rows each on average (p99 {}, busiest {}); tokens x top-k / experts "
       "would say {}.",
-      format_number(routing.tokens), format_number(routing.distinct), moe.experts, format_number(routing.rows_mean),
-      format_number(routing.rows_p99), format_number(routing.rows_max), format_number(routing.rows_mean_all));
+      format_compact(routing.tokens), format_compact(routing.distinct), moe.experts, format_compact(routing.rows_mean),
+      format_compact(routing.rows_p99), format_compact(routing.rows_max), format_compact(routing.rows_mean_all));
   if (deployment.layout.ep > 1) {
     finding.sentence += fmt::format(" The busiest of {} ranks has {} experts and {} rows (mean {} and {}).",
-                                    deployment.layout.ep, format_number(routing.rank_distinct_max),
-                                    format_number(routing.rank_rows_max), format_number(routing.rank_distinct_mean),
-                                    format_number(routing.rank_rows_mean));
+                                    deployment.layout.ep, format_compact(routing.rank_distinct_max),
+                                    format_compact(routing.rank_rows_max), format_compact(routing.rank_distinct_mean),
+                                    format_compact(routing.rank_rows_mean));
   }
   return finding;
 }
@@ -115,7 +115,7 @@ Finding memory(const Deployment& deployment, const Step& step, const Capacity& c
       "Weights take {} per GPU; the cache holds {} tokens at {} per token and GPU, {} sequences of {} tokens: {} "
       "sequences {}.",
       format_bytes(capacity.weight_bytes_per_gpu), format_count(capacity.tokens), format_bytes(capacity.kv_bytes_per_token),
-      format_number(fit), format_number(deployment.context), format_number(step.concurrency),
+      format_compact(fit), format_compact(deployment.context), format_compact(step.concurrency),
       fit >= step.concurrency ? "fit" : "do not fit");
   return finding;
 }
@@ -166,7 +166,7 @@ Result<Finding> collective_choice(const Deployment& deployment, const Step& step
       "Collectives take {} of the step ({}, {} at {} GB/s and {} us per hop); the better of one-shot and two-shot "
       "would take {}.",
       format_time_us(step.link_us), format_percent(step.link_us / step.step_us), to_string(deployment.all_reduce),
-      format_number(link.bandwidth_gb_s), format_number(link.latency_us), format_time_us(best.link_us));
+      format_compact(link.bandwidth_gb_s), format_compact(link.latency_us), format_time_us(best.link_us));
   return finding;
 }
 

@@ -71,8 +71,8 @@ Op attention_core(const AttentionInput& input) {
   Op op{.name = "attn.core"};
   op.shape.groups = input.sequences;
   op.shape.m = rows_per_sequence(input);
-  op.shape.text = fmt::format("{} seqs x [{} q, {} kv]", format_number(input.sequences),
-                              format_number(op.shape.m), format_number(read));
+  op.shape.text = fmt::format("{} seqs x [{} q, {} kv]", format_compact(input.sequences),
+                              format_compact(op.shape.m), format_compact(read));
   op.format = fmt::format("kv {}", to_string(input.kv_format));
   // Every cached token is read once a sequence; the new ones are written.
   op.bytes.kv_bytes = input.sequences * read * each + input.rows * each;
@@ -94,8 +94,8 @@ Op index_scores(const AttentionInput& input) {
   Op op{.name = "attn.index_scores"};
   op.shape.groups = input.sequences;
   op.shape.m = queries;
-  op.shape.text = fmt::format("{} seqs x [{} q, {} k]", format_number(input.sequences), format_number(queries),
-                              format_number(input.past));
+  op.shape.text = fmt::format("{} seqs x [{} q, {} k]", format_compact(input.sequences), format_compact(queries),
+                              format_compact(input.past));
   op.format = "index fp8";
   const double each = index_bytes_per_token(indexer);
   op.bytes.kv_bytes = input.sequences * input.past * each + input.rows * each;

@@ -50,7 +50,7 @@ Op dense_op(const Deployment& deployment, std::string name, const std::vector<co
     if (local.replicated) op.note = "replicated on every rank of the group";
   }
   op.shape.m = rows;
-  op.shape.text = fmt::format("[{}, {}, {}]", format_number(rows), op.shape.n, op.shape.k);
+  op.shape.text = fmt::format("[{}, {}, {}]", format_compact(rows), op.shape.n, op.shape.k);
   op.bytes.activation_bytes =
       activation_bytes(input, rows, op.shape.k) + rows * op.shape.n * output_share * kBf16Bytes;
   return op;
@@ -103,7 +103,7 @@ class LayerBuilder {
     Op op{.name = std::move(name)};
     op.shape.m = rows;
     op.shape.n = hidden;
-    op.shape.text = fmt::format("[{}, {}]", format_number(rows), model_.hidden);
+    op.shape.text = fmt::format("[{}, {}]", format_compact(rows), model_.hidden);
     op.format = "bf16";
     op.bytes.activation_bytes = 4 * rows * hidden * kBf16Bytes;
     ops_.push_back(std::move(op));
@@ -223,7 +223,7 @@ class LayerBuilder {
     const Format input = input_format(deployment_, *weight);
     Op op{.name = std::move(name)};
     op.shape = {.groups = groups, .m = rows / groups, .n = local.rows, .k = local.columns};
-    op.shape.text = fmt::format("{} x [{}, {}, {}]", format_number(groups), format_number(op.shape.m),
+    op.shape.text = fmt::format("{} x [{}, {}, {}]", format_compact(groups), format_compact(op.shape.m),
                                 op.shape.n, op.shape.k);
     op.format = describe_formats(weight->format, input);
     op.precision = compute_precision(deployment_.machine, weight->format, input);
@@ -268,7 +268,7 @@ std::vector<Op> first_stage_operations(const StageContext& context, const std::v
   Op op{.name = "embed"};
   op.shape.m = context.pass.rows;
   op.shape.n = hidden;
-  op.shape.text = fmt::format("[{}, {}]", format_number(context.pass.rows), hidden);
+  op.shape.text = fmt::format("[{}, {}]", format_compact(context.pass.rows), hidden);
   op.format = std::string(to_string(table->format));
   // A lookup: one row of the table a token, read and written.
   op.bytes.activation_bytes = 2 * context.pass.rows * hidden * kBf16Bytes;

@@ -1,7 +1,6 @@
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <filesystem>
+#include <fmt/core.h>
 #include <span>
 
 #include "base/embedded.h"
@@ -72,7 +71,8 @@ std::string name_of(const fs::path& path) {
 
 Result<ModelSpec> load_file(const fs::path& path) {
   if (to_lower(path.extension().string()) != ".json") {
-    return input_error("{} is not a config.json; give one, or a checkpoint's folder", path.string());
+    return input_error("{} is not a config.json; give one, or a checkpoint's folder",
+                       path.string());
   }
   NIBBLE_ASSIGN_OR_RETURN(const Json config, read_json(path));
   if (config.find("config") != nullptr && config.find("name") != nullptr) {
@@ -112,9 +112,10 @@ Result<ModelSpec> load_model(std::string_view name_or_path) {
   }
   const fs::path path(name_or_path);
   if (name.ends_with(".gguf")) {
-    return input_error("{} is a GGUF file, which nibble does not read; give the config.json of the "
-                       "Hugging Face checkpoint, or its folder",
-                       name_or_path);
+    return input_error(
+        "{} is a GGUF file, which nibble does not read; give the config.json of the "
+        "Hugging Face checkpoint, or its folder",
+        name_or_path);
   }
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return load_folder(path);
@@ -122,8 +123,8 @@ Result<ModelSpec> load_model(std::string_view name_or_path) {
   // "zai-org/GLM-5" is a name of the hub: look for what stands behind the slash.
   const std::size_t slash = name.find_last_of('/');
   const std::string bare = slash == std::string::npos ? name : name.substr(slash + 1);
-  return input_error("\"{}\" is neither a model of the catalog nor a file or folder{}", name_or_path,
-                     did_you_mean(bare, names));
+  return input_error("\"{}\" is neither a model of the catalog nor a file or folder{}",
+                     name_or_path, did_you_mean(bare, names));
 }
 
 std::vector<CatalogModel> model_catalog() {

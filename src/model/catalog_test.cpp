@@ -1,8 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <gtest/gtest.h>
 #include <map>
 #include <string>
 
@@ -80,10 +79,10 @@ TEST(Catalog, EveryModelIsInTheTableAndLoadsWithoutWarnings) {
 double bytes_of(const std::vector<Weight>& weights) {
   double bytes = 0;
   for (const Weight& weight : weights) {
-    bytes += static_cast<double>(weight.copies) *
-             storage_bytes(weight.format, static_cast<double>(weight.rows),
-                           static_cast<double>(weight.columns))
-                 .total();
+    bytes += static_cast<double>(weight.copies) * storage_bytes(weight.format,
+                                                                static_cast<double>(weight.rows),
+                                                                static_cast<double>(weight.columns))
+                                                      .total();
   }
   return bytes;
 }
@@ -165,9 +164,9 @@ TEST(Catalog, DeepSeekFp8LeavesRouterHeadAndEmbedding) {
   }
   const ModuleFormat fp8{Format::kFp8Block128, Format::kFp8};
   const ModuleFormat bf16{};
-  for (const Part part : {Part::kQA, Part::kQB, Part::kKvA, Part::kKvB, Part::kOut, Part::kDenseGateUp,
-                          Part::kDenseDown, Part::kSharedGateUp, Part::kSharedDown,
-                          Part::kExpertGateUp, Part::kExpertDown}) {
+  for (const Part part : {Part::kQA, Part::kQB, Part::kKvA, Part::kKvB, Part::kOut,
+                          Part::kDenseGateUp, Part::kDenseDown, Part::kSharedGateUp,
+                          Part::kSharedDown, Part::kExpertGateUp, Part::kExpertDown}) {
     EXPECT_EQ(formats.at(part), fp8) << to_string(part);
   }
   for (const Part part : {Part::kRouter, Part::kLmHead, Part::kEmbedding, Part::kSmall}) {
@@ -186,7 +185,8 @@ TEST(Catalog, GptOssHasFourBitExpertsAndBf16Activations) {
     EXPECT_EQ(weight.activations, Format::kBf16) << weight.module;
   }
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const AttentionSpan expected = i % 2 == 0 ? AttentionSpan{SpanKind::kWindow, 128} : AttentionSpan{};
+    const AttentionSpan expected =
+        i % 2 == 0 ? AttentionSpan{SpanKind::kWindow, 128} : AttentionSpan{};
     EXPECT_EQ(model.layers[i].span, expected) << i;
   }
   EXPECT_TRUE(model.attention.sinks);

@@ -1,9 +1,8 @@
 #include "model/config.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
+#include <fmt/core.h>
 
 #include "model/family.h"
 #include "model/fields.h"
@@ -145,10 +144,10 @@ void ModelParser::read_indexer() {
                     file_, spec_.architecture, family_.index_heads));
   }
   const std::int64_t default_heads = family_.index_heads > 0 ? family_.index_heads : 64;
-  spec_.attention.indexer = IndexerSpec{
-      .heads = reader_.integer("index_n_heads", bounds::kHeads).value_or(default_heads),
-      .head_dim = reader_.integer("index_head_dim", bounds::kHeadDim).value_or(128),
-      .top_k = top_k.value_or(2048)};
+  spec_.attention.indexer =
+      IndexerSpec{.heads = reader_.integer("index_n_heads", bounds::kHeads).value_or(default_heads),
+                  .head_dim = reader_.integer("index_head_dim", bounds::kHeadDim).value_or(128),
+                  .top_k = top_k.value_or(2048)};
 }
 
 void ModelParser::read_heads() {
@@ -165,9 +164,10 @@ void ModelParser::read_heads() {
   if (const auto head_dim = reader_.integer("head_dim", bounds::kHeadDim)) {
     attention.head_dim = *head_dim;
   } else if (spec_.hidden % heads != 0) {
-    reader_.fault_at("head_dim", fmt::format("is missing, and hidden_size, {}, is not a multiple of "
-                                             "num_attention_heads, {}",
-                                             spec_.hidden, heads));
+    reader_.fault_at("head_dim",
+                     fmt::format("is missing, and hidden_size, {}, is not a multiple of "
+                                 "num_attention_heads, {}",
+                                 spec_.hidden, heads));
   } else {
     attention.head_dim = spec_.hidden / heads;
   }
@@ -185,8 +185,8 @@ void ModelParser::read_heads() {
 }
 
 void ModelParser::read_experts() {
-  const auto experts = either(
-      reader_, {"n_routed_experts", "num_experts", "num_local_experts"}, bounds::kExperts);
+  const auto experts =
+      either(reader_, {"n_routed_experts", "num_experts", "num_local_experts"}, bounds::kExperts);
   if (experts.value_or(0) == 0) return;
   MoeSpec moe;
   moe.experts = *experts;
@@ -241,8 +241,8 @@ void ModelParser::read_router() {
   router.groups = reader_.integer("n_group", {.min = 1, .max = 65536}).value_or(1);
   router.top_groups = reader_.integer("topk_group", {.min = 1, .max = 65536}).value_or(1);
   if (router.top_groups > router.groups) {
-    reader_.fault_at("topk_group", fmt::format("is {}, more than n_group, {}", router.top_groups,
-                                               router.groups));
+    reader_.fault_at("topk_group",
+                     fmt::format("is {}, more than n_group, {}", router.top_groups, router.groups));
   }
 }
 

@@ -15,8 +15,9 @@
 
 namespace nibble {
 
-// `config`: config.json. `hf_quant_config`: may be null. `name`: what to call the model. `where`: the
-// file as messages name it. Missing or contradictory fields are input errors that name the field.
+// `config`: config.json. `hf_quant_config`: may be null. `name`: what to call the model. `where`:
+// the file as messages name it. Missing or contradictory fields are input errors that name the
+// field.
 Result<ModelSpec> parse_model(const Json& config, const Json* hf_quant_config, std::string name,
                               std::string_view where = "config.json");
 

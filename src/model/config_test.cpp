@@ -1,8 +1,7 @@
 #include "model/config.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <string>
 
 namespace nibble {
@@ -61,9 +60,9 @@ std::string fault(const Json& config) {
 }
 
 bool warns(const ModelSpec& model, std::string_view text) {
-  return std::any_of(model.warnings.begin(), model.warnings.end(), [text](const std::string& warning) {
-    return warning.find(text) != std::string::npos;
-  });
+  return std::any_of(
+      model.warnings.begin(), model.warnings.end(),
+      [text](const std::string& warning) { return warning.find(text) != std::string::npos; });
 }
 
 // "1" for each layer with experts.
@@ -135,8 +134,8 @@ TEST(Config, ExpertLayersUnderEachName) {
 
 TEST(Config, DenseLayersHaveTheirOwnWidth) {
   EXPECT_EQ(parse(dense()).layers[0].dense_intermediate, 128);
-  EXPECT_EQ(
-      parse(with(sparse(), R"({"first_k_dense_replace": 1})")).layers[0].dense_intermediate, 128);
+  EXPECT_EQ(parse(with(sparse(), R"({"first_k_dense_replace": 1})")).layers[0].dense_intermediate,
+            128);
   const ModelSpec llama = parse(with(without(sparse(), "moe_intermediate_size"),
                                      R"({"model_type": "llama4_text", "intermediate_size_mlp": 256,
                                          "interleave_moe_layer_step": 2})"));
@@ -171,7 +170,8 @@ TEST(Config, QuantizationOfNestedModels) {
   Json outside = json(fp8);
   outside.set("text_config", latent());
   for (const Json& config : {inside, outside}) {
-    EXPECT_EQ(parse(config).quantization.format_of("model.layers.0.mlp.up_proj").weights, Format::kFp8);
+    EXPECT_EQ(parse(config).quantization.format_of("model.layers.0.mlp.up_proj").weights,
+              Format::kFp8);
   }
 }
 
@@ -203,14 +203,15 @@ TEST(Config, BiasesAndNorms) {
   EXPECT_TRUE(qwen2.attention.qkv_bias);
   EXPECT_FALSE(qwen2.attention.output_bias);
   EXPECT_FALSE(qwen2.attention.qk_norm);
-  const ModelSpec glm =
-      parse(with(sparse(), R"({"model_type": "glm4_moe", "attention_bias": true, "use_qk_norm": true})"));
+  const ModelSpec glm = parse(
+      with(sparse(), R"({"model_type": "glm4_moe", "attention_bias": true, "use_qk_norm": true})"));
   EXPECT_TRUE(glm.attention.qkv_bias);
   EXPECT_FALSE(glm.attention.output_bias);
   EXPECT_TRUE(glm.attention.qk_norm);
   EXPECT_EQ(glm.moe->router.kind, RouterKind::kSigmoid);
   EXPECT_TRUE(glm.moe->router.correction_bias);
-  const ModelSpec llama = parse(with(dense(), R"({"model_type": "llama", "attention_bias": true})"));
+  const ModelSpec llama =
+      parse(with(dense(), R"({"model_type": "llama", "attention_bias": true})"));
   EXPECT_TRUE(llama.attention.output_bias);
 }
 
@@ -305,7 +306,8 @@ TEST(Config, Indexers) {
 // ---- faults ------------------------------------------------------------------------------------
 
 TEST(Config, MissingFields) {
-  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}) {
+  for (const char* key :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}) {
     EXPECT_EQ(fault(without(dense(), key)), fmt::format("config.json: \"{}\" is missing", key));
   }
   for (const char* key : {"qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}) {
@@ -319,11 +321,13 @@ TEST(Config, FaultsSayWhichFieldAndWhy) {
     const char* expected;
   };
   const Case cases[] = {
-      {R"({"num_experts_per_tok": null})", "\"num_experts_per_tok\" is missing, but the model has 8"},
+      {R"({"num_experts_per_tok": null})",
+       "\"num_experts_per_tok\" is missing, but the model has 8"},
       {R"({"num_experts_per_tok": 0})", "\"num_experts_per_tok\" is missing"},
       {R"({"num_experts_per_tok": 9})", "\"num_experts_per_tok\" is 9, more than the 8 experts"},
       {R"({"n_routed_experts": 16})", "\"num_experts\" is 8, but \"n_routed_experts\" is 16"},
-      {R"({"experts_per_token": 4})", "\"experts_per_token\" is 4, but \"num_experts_per_tok\" is 2"},
+      {R"({"experts_per_token": 4})",
+       "\"experts_per_token\" is 4, but \"num_experts_per_tok\" is 2"},
       {R"({"num_key_value_heads": 3})", "\"num_key_value_heads\" is 3, which does not divide"},
       {R"({"first_k_dense_replace": 5})", "\"first_k_dense_replace\" is 5; it must be at most 4"},
       {R"({"head_dim": 15})", "\"head_dim\" is 15; rotary embeddings need an even number"},
@@ -343,7 +347,8 @@ TEST(Config, FaultsSayWhichFieldAndWhy) {
       {R"({"moe_layer_freq": 0})", "\"moe_layer_freq\" is 0"},
       {R"({"decoder_sparse_step": 0})", "\"decoder_sparse_step\" is 0"},
       {R"({"mlp_layer_types": ["dense"]})", "\"mlp_layer_types\" has 1 entries for 4 layers"},
-      {R"({"mlp_layer_types": ["dense", "x", "dense", "sparse"]})", "\"mlp_layer_types\" must hold"},
+      {R"({"mlp_layer_types": ["dense", "x", "dense", "sparse"]})",
+       "\"mlp_layer_types\" must hold"},
       {R"({"layer_types": ["full_attention", "linear_attention", "full_attention", "full_attention"]})",
        "\"linear_attention\", which nibble cannot count"},
       {R"({"layer_types": ["sliding_attention", "full_attention", "full_attention", "full_attention"]})",
@@ -377,7 +382,8 @@ TEST(Config, ExpertsOfDifferentFormatsAreNoticed) {
                                             pattern)));
   };
   EXPECT_TRUE(warns(excluding("model.layers.2.mlp.experts.7"), "experts.7.gate_proj is bf16"));
-  EXPECT_TRUE(warns(excluding("model.layers.2.mlp.experts.0.up_proj"), "experts.0.up_proj is bf16"));
+  EXPECT_TRUE(
+      warns(excluding("model.layers.2.mlp.experts.0.up_proj"), "experts.0.up_proj is bf16"));
   EXPECT_TRUE(excluding("model.layers.2.mlp.experts").warnings.empty());
 }
 

@@ -11,9 +11,11 @@ using Layout = Family::Layout;
 constexpr std::array kFamilies = {
     Family{.model_type = "deepseek_v2"},
     Family{.model_type = "deepseek_v3", .sigmoid = true, .correction_bias = true},
-    Family{.model_type = "deepseek_v32", .sigmoid = true, .correction_bias = true, .index_heads = 64},
+    Family{
+        .model_type = "deepseek_v32", .sigmoid = true, .correction_bias = true, .index_heads = 64},
     Family{.model_type = "kimi_k2", .sigmoid = true, .correction_bias = true},
-    Family{.model_type = "glm_moe_dsa", .sigmoid = true, .correction_bias = true, .index_heads = 32},
+    Family{
+        .model_type = "glm_moe_dsa", .sigmoid = true, .correction_bias = true, .index_heads = 32},
     Family{.model_type = "glm4_moe", .sigmoid = true, .correction_bias = true},
     Family{.model_type = "glm4_moe_lite", .sigmoid = true, .correction_bias = true},
     Family{.model_type = "qwen2", .qkv_bias = true},
@@ -30,7 +32,10 @@ constexpr std::array kFamilies = {
            .sigmoid = true,
            .correction_bias = true},
     Family{.model_type = "gpt_oss", .layout = Layout::kFused, .output_bias = true},
-    Family{.model_type = "llama4", .layout = Layout::kFeedForward, .sigmoid = true, .output_bias = true},
+    Family{.model_type = "llama4",
+           .layout = Layout::kFeedForward,
+           .sigmoid = true,
+           .output_bias = true},
     Family{.model_type = "llama4_text",
            .layout = Layout::kFeedForward,
            .sigmoid = true,
@@ -49,7 +54,8 @@ const Family* find_family(std::string_view model_type) {
 ModuleNames module_names(Family::Layout layout) {
   ModuleNames names;
   switch (layout) {
-    case Layout::kPlain: break;
+    case Layout::kPlain:
+      break;
     case Layout::kQwenShared:
       names.shared = "shared_expert";
       names.shared_gate = true;

@@ -18,7 +18,8 @@ struct Family {
     kQwenShared,   // as kPlain; mlp.shared_expert with a gate of its own
     kBlockSparse,  // block_sparse_moe.gate, block_sparse_moe.experts.0.w1
     kFused,        // mlp.router, mlp.experts (gpt-oss)
-    kFeedForward,  // feed_forward.router, feed_forward.experts, feed_forward.shared_expert (Llama-4)
+    kFeedForward,  // feed_forward.router, feed_forward.experts, feed_forward.shared_expert
+                   // (Llama-4)
   };
 
   std::string_view model_type;

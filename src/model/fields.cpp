@@ -1,13 +1,13 @@
 #include "model/fields.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 
 namespace nibble {
 
-std::optional<std::int64_t> either(ObjectReader& reader, std::initializer_list<std::string_view> names,
+std::optional<std::int64_t> either(ObjectReader& reader,
+                                   std::initializer_list<std::string_view> names,
                                    const NumberRange& range) {
   std::optional<std::int64_t> value;
   std::string_view first_name;
@@ -23,8 +23,9 @@ std::optional<std::int64_t> either(ObjectReader& reader, std::initializer_list<s
       value = static_cast<std::int64_t>(item);
       first_name = name;
     } else if (static_cast<double>(*value) != item) {
-      reader.fault_at(name, fmt::format("is {}, but \"{}\" is {}; they mean the same and must agree",
-                                        item, first_name, *value));
+      reader.fault_at(
+          name, fmt::format("is {}, but \"{}\" is {}; they mean the same and must agree", item,
+                            first_name, *value));
     }
   }
   return value;

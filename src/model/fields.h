@@ -27,7 +27,8 @@ inline constexpr NumberRange kCount{.min = 0, .max = 1000};
 
 // The whole number that any of the names holds; a list counts when all its items are equal. Names
 // that hold different values are a fault.
-std::optional<std::int64_t> either(ObjectReader& reader, std::initializer_list<std::string_view> names,
+std::optional<std::int64_t> either(ObjectReader& reader,
+                                   std::initializer_list<std::string_view> names,
                                    const NumberRange& range);
 
 }  // namespace nibble

@@ -1,9 +1,8 @@
 #include "model/layers.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <string>
 
 #include "model/fields.h"
@@ -16,7 +15,8 @@ const Json::Array* layer_list(ObjectReader& reader, std::string_view key, std::s
   const Json* found = reader.array(key);
   if (found == nullptr || found->as_array().empty()) return nullptr;
   if (found->as_array().size() < layers) {
-    reader.fault_at(key, fmt::format("has {} entries for {} layers", found->as_array().size(), layers));
+    reader.fault_at(key,
+                    fmt::format("has {} entries for {} layers", found->as_array().size(), layers));
     return nullptr;
   }
   return &found->as_array();
@@ -99,7 +99,8 @@ AttentionSpan named_span(ObjectReader& reader, std::string_view type, const Span
     return {SpanKind::kWindow, fields.window};
   }
   if (type == "chunked_attention") {
-    if (fields.chunk == 0) reader.fault_at("attention_chunk_size", "is missing, but layers are chunked");
+    if (fields.chunk == 0)
+      reader.fault_at("attention_chunk_size", "is missing, but layers are chunked");
     return {SpanKind::kChunked, fields.chunk};
   }
   reader.fault_at("layer_types",
@@ -109,8 +110,10 @@ AttentionSpan named_span(ObjectReader& reader, std::string_view type, const Span
   return {};
 }
 
-// Chunked attention without layer_types: layers with rotary embeddings are chunked, the others full.
-std::vector<AttentionSpan> chunked_spans(ObjectReader& reader, std::size_t layers, std::int64_t chunk) {
+// Chunked attention without layer_types: layers with rotary embeddings are chunked, the others
+// full.
+std::vector<AttentionSpan> chunked_spans(ObjectReader& reader, std::size_t layers,
+                                         std::int64_t chunk) {
   const Json::Array* rotary = layer_list(reader, "no_rope_layers", layers);
   const std::int64_t interval =
       reader.integer("no_rope_layer_interval", {.min = 1, .max = 1000}).value_or(4);
@@ -125,7 +128,8 @@ std::vector<AttentionSpan> chunked_spans(ObjectReader& reader, std::size_t layer
   return spans;
 }
 
-std::vector<AttentionSpan> read_spans(ObjectReader& reader, const Family& family, std::size_t layers) {
+std::vector<AttentionSpan> read_spans(ObjectReader& reader, const Family& family,
+                                      std::size_t layers) {
   const Json* use = reader.any("use_sliding_window");
   const bool slides = use == nullptr || !use->is_bool() || use->as_bool();
   SpanFields fields;
@@ -133,12 +137,14 @@ std::vector<AttentionSpan> read_spans(ObjectReader& reader, const Family& family
   fields.chunk = reader.integer("attention_chunk_size", {.min = 0, .max = 1e12}).value_or(0);
   std::vector<AttentionSpan> spans(layers);
   if (const Json::Array* types = layer_list(reader, "layer_types", layers)) {
-    for (std::size_t i = 0; i < layers; ++i) spans[i] = named_span(reader, text_of((*types)[i]), fields);
+    for (std::size_t i = 0; i < layers; ++i)
+      spans[i] = named_span(reader, text_of((*types)[i]), fields);
     return spans;
   }
   if (fields.chunk > 0) return chunked_spans(reader, layers, fields.chunk);
   if (fields.window == 0 || !slides) return spans;
-  // Qwen2: only the layers from max_window_layers on slide; gpt-oss: every second one, from the first.
+  // Qwen2: only the layers from max_window_layers on slide; gpt-oss: every second one, from the
+  // first.
   const std::int64_t from = reader.integer("max_window_layers", {.min = 0, .max = 1e6}).value_or(0);
   const bool alternate = family.layout == Family::Layout::kFused;
   for (std::size_t i = 0; i < layers; ++i) {
@@ -150,8 +156,8 @@ std::vector<AttentionSpan> read_spans(ObjectReader& reader, const Family& family
 }
 
 // Which layers compute an index of their own. The rules are those of transformers' GlmMoeDsaConfig:
-// indexer_types, else index_topk_pattern ("F" full, "S" shared), else every index_topk_freq-th layer
-// behind a prefix of index_skip_topk_offset.
+// indexer_types, else index_topk_pattern ("F" full, "S" shared), else every index_topk_freq-th
+// layer behind a prefix of index_skip_topk_offset.
 std::vector<bool> read_indexers(ObjectReader& reader, std::size_t layers) {
   std::vector<bool> own(layers, true);
   if (const Json::Array* types = layer_list(reader, "indexer_types", layers)) {
@@ -181,8 +187,8 @@ std::vector<bool> read_indexers(ObjectReader& reader, std::size_t layers) {
 
 }  // namespace
 
-std::vector<LayerSpec> read_layers(ObjectReader& reader, const ModelSpec& spec, const Family& family,
-                                   std::int64_t layers) {
+std::vector<LayerSpec> read_layers(ObjectReader& reader, const ModelSpec& spec,
+                                   const Family& family, std::int64_t layers) {
   const auto count = static_cast<std::size_t>(layers);
   const std::vector<bool> moe =
       spec.moe ? read_expert_layers(reader, count) : std::vector<bool>(count, false);

@@ -12,7 +12,7 @@
 namespace nibble {
 
 // `spec` has its attention and experts already. `layers` is num_hidden_layers.
-std::vector<LayerSpec> read_layers(ObjectReader& reader, const ModelSpec& spec, const Family& family,
-                                   std::int64_t layers);
+std::vector<LayerSpec> read_layers(ObjectReader& reader, const ModelSpec& spec,
+                                   const Family& family, std::int64_t layers);
 
 }  // namespace nibble

@@ -40,7 +40,8 @@ Result<> ModulePatterns::add(std::string_view pattern) {
     NIBBLE_ASSIGN_OR_RETURN(Regex regex, Regex::compile(pattern.substr(3)));
     regex_places_ += regex.size();
     if (regex_places_ > kMaxRegexPlaces) {
-      return input_error("the list has too many regular expressions, the last being \"{}\"", pattern);
+      return input_error("the list has too many regular expressions, the last being \"{}\"",
+                         pattern);
     }
     regexes_.push_back(std::move(regex));
     return {};

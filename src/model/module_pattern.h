@@ -1,8 +1,8 @@
 // Lists of module names as quantization configs write them, compiled so that asking is cheap.
 //
 //   ModulePatterns patterns;
-//   NIBBLE_RETURN_IF_ERROR(patterns.add("lm_head"));            // a name, wherever it stands in a path
-//   NIBBLE_RETURN_IF_ERROR(patterns.add("model.layers.3.self_attn*"));    // shell wildcards
+//   NIBBLE_RETURN_IF_ERROR(patterns.add("lm_head"));            // a name, wherever it stands in a
+//   path NIBBLE_RETURN_IF_ERROR(patterns.add("model.layers.3.self_attn*"));    // shell wildcards
 //   NIBBLE_RETURN_IF_ERROR(patterns.add("re:.*mlp.gate$"));     // Python's re.match
 //   patterns.matches("model.layers.3.self_attn.q_a_proj");      // true
 #pragma once
@@ -33,7 +33,9 @@ class ModulePatterns {
  private:
   struct Hash {
     using is_transparent = void;
-    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>{}(text);
+    }
   };
   struct Wildcard {
     std::string pattern;
@@ -55,7 +57,8 @@ class ModulePatterns {
 // The number between "layers." and a dot: 3 of "model.layers.3.mlp".
 std::optional<int> layer_number(std::string_view path);
 
-// Whether a module is (part of) the routed experts: ".experts." or ".experts", not "shared_experts".
+// Whether a module is (part of) the routed experts: ".experts." or ".experts", not
+// "shared_experts".
 bool is_routed_expert(std::string_view module);
 
 }  // namespace nibble

@@ -1,8 +1,7 @@
 #include "model/quantization.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
+#include <fmt/core.h>
 #include <map>
 #include <utility>
 

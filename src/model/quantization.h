@@ -40,9 +40,9 @@ class Quantization {
   ModuleFormat format_of(std::string_view module) const;
   ModuleFormat base() const { return base_; }
   std::optional<Format> kv_format() const { return kv_; }  // kv_cache_quant_algo
-  const std::string& method() const { return method_; }    // "modelopt", "fp8", "mxfp4", ...; "" none
-  // One line: "nvfp4 x nvfp4 on linear layers (modelopt), except lm_head, model.layers.*.self_attn*;
-  // KV cache fp8".
+  const std::string& method() const { return method_; }  // "modelopt", "fp8", "mxfp4", ...; "" none
+  // One line: "nvfp4 x nvfp4 on linear layers (modelopt), except lm_head,
+  // model.layers.*.self_attn*; KV cache fp8".
   std::string summary() const;
 
  private:

@@ -1,9 +1,8 @@
 // The dialects of quantization configs. Sources: ModelOpt's hf_quant_config.json and its newer form
 // inside config.json, compressed-tensors' config_groups, transformers' fp8, mxfp4, awq and gptq.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
+#include <fmt/core.h>
 
 #include "base/text.h"
 #include "model/quantization.h"
@@ -100,8 +99,9 @@ Quantization QuantizationParser::finish() {
 
 Result<Quantization> QuantizationParser::read_config(const Json& json) {
   ObjectReader reader(json, where_);
-  const std::string method = reader.string("quant_method").value_or(
-      reader.has("config_groups") ? "compressed-tensors" : "modelopt");
+  const std::string method =
+      reader.string("quant_method")
+          .value_or(reader.has("config_groups") ? "compressed-tensors" : "modelopt");
   NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
   out_.method_ = method;
   if (method.starts_with("modelopt")) {
@@ -168,7 +168,8 @@ Result<> QuantizationParser::read_modelopt(const Json& json) {
     return input_error("{}: MIXED_PRECISION needs \"quantized_layers\" or \"config_groups\"",
                        where_);
   }
-  if (!out_.kv_) warnings_.push_back(fmt::format("{} quantizes nothing: it has no quant_algo", where_));
+  if (!out_.kv_)
+    warnings_.push_back(fmt::format("{} quantizes nothing: it has no quant_algo", where_));
   return {};
 }
 
@@ -233,8 +234,8 @@ Result<> QuantizationParser::read_targets(const Json& group, const std::string& 
     } else if (text.find("Expert") != std::string::npos || text.find("MoE") != std::string::npos) {
       cover(Quantization::Class::kRoutedExperts, format);
     } else {
-      warnings_.push_back(
-          fmt::format("{}: target \"{}\" is a class that nibble does not know; ignored", where, text));
+      warnings_.push_back(fmt::format(
+          "{}: target \"{}\" is a class that nibble does not know; ignored", where, text));
     }
   }
   if (!named.named.empty()) out_.rules_.push_back(std::move(named));
@@ -250,7 +251,8 @@ Result<ModuleFormat> QuantizationParser::group_format(const Json& group, const s
   ModuleFormat format;
   NIBBLE_ASSIGN_OR_RETURN(format.weights, tensor_format(*weights, where + ": weights"));
   if (input != nullptr) {
-    NIBBLE_ASSIGN_OR_RETURN(format.activations, tensor_format(*input, where + ": input_activations"));
+    NIBBLE_ASSIGN_OR_RETURN(format.activations,
+                            tensor_format(*input, where + ": input_activations"));
   }
   return format;
 }
@@ -273,8 +275,8 @@ Result<Format> QuantizationParser::tensor_format(const Json& tensor, const std::
   if (type == "int" && bits == 8) return Format::kInt8;
   if (type == "int" && bits == 4) {
     if (group != 128) {
-      warnings_.push_back(fmt::format("{}: 4-bit integers in groups of {} are counted as groups of 128",
-                                      where, group));
+      warnings_.push_back(fmt::format(
+          "{}: 4-bit integers in groups of {} are counted as groups of 128", where, group));
     }
     return Format::kInt4Group128;
   }
@@ -284,12 +286,13 @@ Result<Format> QuantizationParser::tensor_format(const Json& tensor, const std::
 
 Result<> QuantizationParser::read_fp8(const Json& json) {
   ObjectReader reader(json, where_);
-  const std::optional<std::vector<double>> block = reader.numbers("weight_block_size", {.above = 0});
+  const std::optional<std::vector<double>> block =
+      reader.numbers("weight_block_size", {.above = 0});
   const std::optional<std::string> moe = reader.string("moe_quant_algo");
   NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
   if (block && *block != std::vector<double>{128, 128}) {
-    return input_error("{}: \"weight_block_size\" is not [128, 128], the only one that nibble knows",
-                       where_);
+    return input_error(
+        "{}: \"weight_block_size\" is not [128, 128], the only one that nibble knows", where_);
   }
   if (moe) {
     NIBBLE_ASSIGN_OR_RETURN(const ModuleFormat format, algorithm(*moe, where_));
@@ -311,8 +314,8 @@ Result<> QuantizationParser::read_integer(const Json& json) {
     return input_error("{}: \"bits\" is {}; nibble knows 4 and 8", where_, bits);
   }
   if (bits == 4 && group != 128) {
-    warnings_.push_back(
-        fmt::format("{}: 4-bit integers in groups of {} are counted as groups of 128", where_, group));
+    warnings_.push_back(fmt::format(
+        "{}: 4-bit integers in groups of {} are counted as groups of 128", where_, group));
   }
   cover(Quantization::Class::kLinear,
         {bits == 4 ? Format::kInt4Group128 : Format::kInt8, Format::kBf16});
@@ -329,8 +332,9 @@ Result<> QuantizationParser::read_kv(const Json& json) {
   if (scheme != nullptr) {
     NIBBLE_ASSIGN_OR_RETURN(out_.kv_, tensor_format(*scheme, where_ + ": kv_cache_scheme"));
   } else if (name) {
-    const auto known = std::find_if(kAlgorithms.begin(), kAlgorithms.end(),
-                                    [&](const Algorithm& known_one) { return known_one.name == *name; });
+    const auto known =
+        std::find_if(kAlgorithms.begin(), kAlgorithms.end(),
+                     [&](const Algorithm& known_one) { return known_one.name == *name; });
     if (known != kAlgorithms.end()) {
       out_.kv_ = known->format.weights;
     } else if (*name == "INT8") {
@@ -370,13 +374,13 @@ Result<ModuleFormat> QuantizationParser::algorithm(const std::string& name,
 }
 
 std::string QuantizationParser::disagreement(const Quantization& config, const Quantization& hf) {
-  // One module of each kind, in a dense, a middle and a late layer: what the lists mean is compared,
-  // not how they are written.
+  // One module of each kind, in a dense, a middle and a late layer: what the lists mean is
+  // compared, not how they are written.
   std::vector<std::string> modules = {"lm_head"};
   for (const int layer : {0, 5, 20}) {
-    for (const char* module :
-         {"self_attn.q_proj", "self_attn.q_a_proj", "self_attn.o_proj", "mlp.gate_proj",
-          "mlp.experts.0.gate_proj", "mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj"}) {
+    for (const char* module : {"self_attn.q_proj", "self_attn.q_a_proj", "self_attn.o_proj",
+                               "mlp.gate_proj", "mlp.experts.0.gate_proj",
+                               "mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj"}) {
       modules.push_back(fmt::format("model.layers.{}.{}", layer, module));
     }
   }

@@ -1,7 +1,6 @@
 #include "model/quantization.h"
 
 #include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 
@@ -123,11 +122,12 @@ TEST(Quantization, ActivationsOfWeightOnlyFormatsAreTheModels) {
 }
 
 TEST(Quantization, ModeloptWeightOnlyByItsGroups) {
-  EXPECT_EQ(good(R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "config_groups": {"group_0": {
+  EXPECT_EQ(
+      good(R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "config_groups": {"group_0": {
                 "weights": {"num_bits": 4, "type": "float", "group_size": 16},
                 "input_activations": null}}})")
-                .format_of(kExpert),
-            kNvfp4W4A16);
+          .format_of(kExpert),
+      kNvfp4W4A16);
 }
 
 TEST(Quantization, ModeloptMixedPrecisionListsEachLayer) {
@@ -251,9 +251,10 @@ TEST(Quantization, Fp8WithFourBitExperts) {  // DeepSeek-V4
 TEST(Quantization, Mxfp4ConvertsExpertsAlone) {
   const Quantization q = good(R"({"quant_method": "mxfp4", "modules_to_not_convert":
       ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]})");
-  EXPECT_EQ(q.format_of("model.layers.0.mlp.experts"), (ModuleFormat{Format::kMxfp4, Format::kBf16}));
-  for (const char* kept : {"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.router", "lm_head",
-                           "model.embed_tokens"}) {
+  EXPECT_EQ(q.format_of("model.layers.0.mlp.experts"),
+            (ModuleFormat{Format::kMxfp4, Format::kBf16}));
+  for (const char* kept : {"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.router",
+                           "lm_head", "model.embed_tokens"}) {
     EXPECT_EQ(q.format_of(kept), kBf16) << kept;
   }
 }
@@ -273,7 +274,8 @@ TEST(Quantization, IntegerFormats) {
 
 // ---- both files --------------------------------------------------------------------------------
 
-constexpr const char* kHf = R"({"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8",
+constexpr const char* kHf =
+    R"({"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8",
                                 "exclude_modules": ["lm_head", "model.layers.*.self_attn*"]}})";
 
 TEST(Quantization, BothFilesThatAgree) {
@@ -321,7 +323,8 @@ TEST(Quantization, Faults) {
       {R"("fp8")", "expected an object"},
       {R"({"quant_method": "modelopt", "quant_algo": "NVFP5"})", "did you mean NVFP4"},
       {R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32})", "groups of 16"},
-      {R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})", "needs \"quantized_layers\""},
+      {R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})",
+       "needs \"quantized_layers\""},
       {R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
            "quantized_layers": {"lm_head": {}}})",
        "lm_head: \"quant_algo\" is missing"},
@@ -358,8 +361,8 @@ TEST(Quantization, OddCacheNamesAreNoticed) {
 
 TEST(Quantization, NothingQuantizedIsNoticed) {
   EXPECT_EQ(parse("", R"({"quantization": {"quant_algo": null}})").warnings.size(), 1u);
-  EXPECT_TRUE(
-      parse("", R"({"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}})").warnings.empty());
+  EXPECT_TRUE(parse("", R"({"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}})")
+                  .warnings.empty());
 }
 
 TEST(Quantization, SummaryFoldsLayers) {

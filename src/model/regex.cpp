@@ -24,13 +24,18 @@ constexpr std::size_t kMaxSteps = 1024;
 constexpr int kMaxDepth = 32;
 constexpr int kMaxRepeat = 64;
 
-std::size_t index_of(char c) { return static_cast<unsigned char>(c); }
+std::size_t index_of(char c) {
+  return static_cast<unsigned char>(c);
+}
 
 // All other characters.
-Bytes negation(Bytes bytes) { return bytes.flip().reset(kEndOfText); }
+Bytes negation(Bytes bytes) {
+  return bytes.flip().reset(kEndOfText);
+}
 
 Step jump(std::size_t by) {
-  return {.op = Step::Op::kJump, .first = static_cast<std::int32_t>(by), .second = 0, .accepts = {}};
+  return {
+      .op = Step::Op::kJump, .first = static_cast<std::int32_t>(by), .second = 0, .accepts = {}};
 }
 Step split(std::int64_t first, std::int64_t second) {
   return {.op = Step::Op::kSplit,
@@ -39,7 +44,9 @@ Step split(std::int64_t first, std::int64_t second) {
           .accepts = {}};
 }
 
-void append(Code& to, const Code& from) { to.insert(to.end(), from.begin(), from.end()); }
+void append(Code& to, const Code& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
 
 // Recursive descent over the pattern; each function returns the code of what it read.
 class Compiler {
@@ -116,7 +123,8 @@ class Compiler {
   }
 
   Code group(int depth) {
-    if (take('?') && !take(':')) fail("uses a look-around or a named group, which is not supported");
+    if (take('?') && !take(':'))
+      fail("uses a look-around or a named group, which is not supported");
     Code code = alternatives(depth + 1);
     if (!take(')')) fail("has a '(' without ')'");
     return code;
@@ -136,13 +144,20 @@ class Compiler {
     word.set(index_of('_'));
     for (const char d : std::string_view(" \t\n\r\f\v")) space.set(index_of(d));
     switch (c) {
-      case 'd': return digits;
-      case 'D': return negation(digits);
-      case 'w': return word;
-      case 'W': return negation(word);
-      case 's': return space;
-      case 'S': return negation(space);
-      default: break;
+      case 'd':
+        return digits;
+      case 'D':
+        return negation(digits);
+      case 'w':
+        return word;
+      case 'W':
+        return negation(word);
+      case 's':
+        return space;
+      case 'S':
+        return negation(space);
+      default:
+        break;
     }
     if (word.test(index_of(c))) {
       fail("uses an escape, \\" + std::string(1, c) + ", which is not supported");
@@ -218,7 +233,8 @@ class Compiler {
     const std::optional<int> least = count();
     const bool range = take(',');
     const std::optional<int> most = range ? count() : least;
-    if (!least || !take('}') || *least > kMaxRepeat || (most && (*most > kMaxRepeat || *most < *least))) {
+    if (!least || !take('}') || *least > kMaxRepeat ||
+        (most && (*most > kMaxRepeat || *most < *least))) {
       fail("has a repetition count that is not supported");
       return {};
     }
@@ -282,11 +298,15 @@ class RegexBuilder {
         return static_cast<std::size_t>(static_cast<std::int64_t>(at) + by);
       };
       switch (step.op) {
-        case Step::Op::kMatch: match = true; break;
+        case Step::Op::kMatch:
+          match = true;
+          break;
         case Step::Op::kClass:
           places[place_of_[at] / 64] |= std::uint64_t{1} << (place_of_[at] % 64);
           break;
-        case Step::Op::kJump: stack.push_back(target(step.first)); break;
+        case Step::Op::kJump:
+          stack.push_back(target(step.first));
+          break;
         case Step::Op::kSplit:
           stack.push_back(target(step.first));
           stack.push_back(target(step.second));

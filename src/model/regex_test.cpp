@@ -1,7 +1,6 @@
 #include "model/regex.h"
 
 #include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 
@@ -70,8 +69,8 @@ TEST(Regex, AgreesWithPythonsReMatch) {
 }
 
 TEST(Regex, RefusesWhatItDoesNotKnow) {
-  for (const char* pattern : {"(?!x)y", "(?<name>x)", "(", ")", "[a", "*a", "a\\", "\\bx", "a{2", "a{3,2}",
-                              "a{99}", "(a)\\1"}) {
+  for (const char* pattern : {"(?!x)y", "(?<name>x)", "(", ")", "[a", "*a", "a\\", "\\bx", "a{2",
+                              "a{3,2}", "a{99}", "(a)\\1"}) {
     const Result<Regex> regex = Regex::compile(pattern);
     ASSERT_FALSE(regex.ok()) << pattern;
     EXPECT_NE(regex.error().message.find(pattern), std::string::npos) << regex.error().message;
@@ -133,7 +132,8 @@ TEST(ModulePatterns, ListsWithoutBoundAreRefused) {
   // "ab" has two places, and a regex counts one more.
   EXPECT_EQ(grows_to([](int) { return std::string("re:ab"); }), 2048 / 3);
   // A mixed-precision checkpoint lists each of its 124,000 modules: these have no bound.
-  EXPECT_EQ(grows_to([](int i) { return "model.layers.0.mlp.experts." + std::to_string(i); }), 20000);
+  EXPECT_EQ(grows_to([](int i) { return "model.layers.0.mlp.experts." + std::to_string(i); }),
+            20000);
   EXPECT_EQ(grows_to([](int i) { return "model.layers." + std::to_string(i) + ".mlp*"; }), 20000);
   EXPECT_FALSE(ModulePatterns().add(std::string(513, 'a')).ok());
 }
@@ -141,13 +141,16 @@ TEST(ModulePatterns, ListsWithoutBoundAreRefused) {
 TEST(ModulePatterns, LayerNumbers) {
   EXPECT_EQ(layer_number("model.layers.12.mlp"), 12);
   EXPECT_EQ(layer_number("language_model.model.layers.0.self_attn.q_proj"), 0);
-  EXPECT_EQ(layer_number("model.layers.1"), std::nullopt);  // "model.layers.1*" is more than layer 1
+  EXPECT_EQ(layer_number("model.layers.1"),
+            std::nullopt);  // "model.layers.1*" is more than layer 1
   EXPECT_EQ(layer_number("model.layers."), std::nullopt);
   EXPECT_EQ(layer_number("model.layers.9999999999999.mlp"), std::nullopt);
   EXPECT_EQ(layer_number("lm_head"), std::nullopt);
 }
 
-TEST(ModulePatterns, AnEmptyListCoversNothing) { EXPECT_FALSE(covers({}, "lm_head")); }
+TEST(ModulePatterns, AnEmptyListCoversNothing) {
+  EXPECT_FALSE(covers({}, "lm_head"));
+}
 
 TEST(ModulePatterns, KnowsRoutedFromSharedExperts) {
   EXPECT_TRUE(is_routed_expert("model.layers.3.mlp.experts.0.gate_proj"));

@@ -42,9 +42,9 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool output_bias = false;
   bool qk_norm = false;
-  bool qk_norm_whole = false;  // the norm's weights span all heads (MiniMax-M2), not one
+  bool qk_norm_whole = false;   // the norm's weights span all heads (MiniMax-M2), not one
   bool qk_norm_weights = true;  // false: the norm has no weights (Llama-4)
-  bool sinks = false;  // one learned logit per head
+  bool sinks = false;           // one learned logit per head
 };
 
 enum class SpanKind { kFull, kWindow, kChunked };
@@ -81,22 +81,22 @@ struct MoeSpec {
 
 struct LayerSpec {
   AttentionSpan span;
-  bool indexer = false;                  // computes its own index (otherwise it shares or has none)
-  bool sparse = false;                   // attention reads only the indexer's top_k tokens
+  bool indexer = false;  // computes its own index (otherwise it shares or has none)
+  bool sparse = false;   // attention reads only the indexer's top_k tokens
   bool moe = false;
-  std::int64_t dense_intermediate = 0;   // when !moe
+  std::int64_t dense_intermediate = 0;  // when !moe
 };
 
 // How the checkpoint names a layer's modules; quantization rules match on these names.
 struct ModuleNames {
-  std::string prefix = "model.";       // "language_model.model." in multimodal checkpoints
-  std::string mtp_prefix;              // "mtp.layers."; empty: MTP layers follow the main stack
-  std::string block = "mlp";           // "block_sparse_moe", "feed_forward"
-  std::string router = "gate";         // below `block`
+  std::string prefix = "model.";  // "language_model.model." in multimodal checkpoints
+  std::string mtp_prefix;         // "mtp.layers."; empty: MTP layers follow the main stack
+  std::string block = "mlp";      // "block_sparse_moe", "feed_forward"
+  std::string router = "gate";    // below `block`
   std::string shared = "shared_experts";
   std::string gate = "gate_proj", down = "down_proj";  // of an expert: "w1", "w2"
-  bool fused_experts = false;          // one module `block`.experts for all of them
-  bool shared_gate = false;            // a gate of one row weighs the shared expert (Qwen2-MoE)
+  bool fused_experts = false;                          // one module `block`.experts for all of them
+  bool shared_gate = false;  // a gate of one row weighs the shared expert (Qwen2-MoE)
 };
 
 struct ModelSpec {
@@ -110,7 +110,7 @@ struct ModelSpec {
   std::int64_t max_context = 0;  // tokens
   AttentionSpec attention;
   std::optional<MoeSpec> moe;
-  std::vector<LayerSpec> layers;      // the main stack, in order; without MTP
+  std::vector<LayerSpec> layers;  // the main stack, in order; without MTP
   std::int64_t mtp_layers = 0;
   ModuleNames names;
   Quantization quantization;
@@ -120,26 +120,43 @@ struct ModelSpec {
 // ---- the weights, one by one -------------------------------------------------------------------
 
 enum class Part {
-  kEmbedding, kLmHead,
-  kQ, kK, kV, kQA, kQB, kKvA, kKvB, kOut,          // attention projections (MHA/GQA, MLA)
-  kIndexerQB, kIndexerK, kIndexerWeights,          // DSA: wq_b, wk, weights_proj
+  kEmbedding,
+  kLmHead,
+  kQ,
+  kK,
+  kV,
+  kQA,
+  kQB,
+  kKvA,
+  kKvB,
+  kOut,  // attention projections (MHA/GQA, MLA)
+  kIndexerQB,
+  kIndexerK,
+  kIndexerWeights,  // DSA: wq_b, wk, weights_proj
   kRouter,
-  kDenseGateUp, kDenseDown, kSharedGateUp, kSharedDown, kExpertGateUp, kExpertDown,
+  kDenseGateUp,
+  kDenseDown,
+  kSharedGateUp,
+  kSharedDown,
+  kExpertGateUp,
+  kExpertDown,
   kMtpProjection,
-  kSmall,                                          // norms, biases, sinks: a vector of `rows` numbers
+  kSmall,  // norms, biases, sinks: a vector of `rows` numbers
 };
 
 // One matrix [rows, columns] = [out features, in features], `copies` times (routed experts).
 // Gate and up are one matrix of 2 x intermediate rows.
 struct Weight {
   Part part = Part::kSmall;
-  std::string module;               // Hugging Face module name, as quantization rules see it
+  std::string module;  // Hugging Face module name, as quantization rules see it
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t copies = 1;
   Format format = Format::kBf16;       // as the checkpoint stores it
   Format activations = Format::kBf16;  // as the checkpoint's rules want the input
-  double parameters() const { return static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(copies); }
+  double parameters() const {
+    return static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(copies);
+  }
 };
 
 std::string_view to_string(Part part);
@@ -149,7 +166,8 @@ std::vector<Weight> layer_weights(const ModelSpec& model, std::size_t layer);
 // Embedding, final norm, lm_head. With tied embeddings both matrices are listed, although the
 // checkpoint holds one: the table is looked up and also read whole as lm_head.
 std::vector<Weight> outer_weights(const ModelSpec& model);
-std::vector<Weight> mtp_weights(const ModelSpec& model);  // all MTP layers; they share the embedding
+std::vector<Weight> mtp_weights(
+    const ModelSpec& model);  // all MTP layers; they share the embedding
 
 struct ParameterCount {
   double total = 0;      // without MTP layers; a tied embedding counts once

@@ -1,6 +1,5 @@
 // The weights of a model, one by one, under the names that checkpoints give them.
 #include <fmt/core.h>
-
 #include <utility>
 
 #include "model/spec.h"
@@ -11,7 +10,8 @@ namespace {
 // Collects weights below one prefix ("model.layers.3.").
 class Collector {
  public:
-  Collector(const ModelSpec& model, std::string prefix) : model_(model), prefix_(std::move(prefix)) {}
+  Collector(const ModelSpec& model, std::string prefix)
+      : model_(model), prefix_(std::move(prefix)) {}
 
   void matrix(Part part, const std::string& name, std::int64_t rows, std::int64_t columns,
               std::int64_t copies = 1) {
@@ -52,7 +52,8 @@ void collect_mla(Collector& out, const AttentionSpec& a, std::int64_t hidden) {
   } else {
     out.matrix(Part::kQ, "self_attn.q_proj", query_rows, hidden);
   }
-  out.matrix(Part::kKvA, "self_attn.kv_a_proj_with_mqa", a.kv_lora_rank + a.qk_rope_head_dim, hidden);
+  out.matrix(Part::kKvA, "self_attn.kv_a_proj_with_mqa", a.kv_lora_rank + a.qk_rope_head_dim,
+             hidden);
   out.small("self_attn.kv_a_layernorm", a.kv_lora_rank);
   out.matrix(Part::kKvB, "self_attn.kv_b_proj", a.heads * (a.qk_nope_head_dim + a.v_head_dim),
              a.kv_lora_rank);
@@ -107,7 +108,8 @@ void collect_experts(Collector& out, const ModelSpec& model) {
   }
   if (moe.shared_intermediate > 0) {
     const std::string shared = block + names.shared + ".";
-    out.matrix(Part::kSharedGateUp, shared + "gate_proj", 2 * moe.shared_intermediate, model.hidden);
+    out.matrix(Part::kSharedGateUp, shared + "gate_proj", 2 * moe.shared_intermediate,
+               model.hidden);
     out.matrix(Part::kSharedDown, shared + "down_proj", model.hidden, moe.shared_intermediate);
     if (names.shared_gate) out.small(block + "shared_expert_gate", model.hidden);
   }
@@ -126,7 +128,8 @@ void collect_layer(Collector& out, const ModelSpec& model, const LayerSpec& laye
     collect_experts(out, model);
   } else {
     // The dense layers of block-sparse models keep the plain name.
-    const std::string block = model.names.block == "block_sparse_moe" ? "mlp." : model.names.block + ".";
+    const std::string block =
+        model.names.block == "block_sparse_moe" ? "mlp." : model.names.block + ".";
     out.matrix(Part::kDenseGateUp, block + "gate_proj", 2 * layer.dense_intermediate, model.hidden);
     out.matrix(Part::kDenseDown, block + "down_proj", model.hidden, layer.dense_intermediate);
   }
@@ -161,8 +164,8 @@ std::vector<Weight> outer_weights(const ModelSpec& model) {
   Collector out(model, "");
   out.matrix(Part::kEmbedding, prefix + "embed_tokens", model.vocabulary, model.hidden);
   out.small(prefix + "norm", model.hidden);
-  out.matrix(Part::kLmHead, outside ? "lm_head" : prefix.substr(0, at) + "lm_head", model.vocabulary,
-             model.hidden);
+  out.matrix(Part::kLmHead, outside ? "lm_head" : prefix.substr(0, at) + "lm_head",
+             model.vocabulary, model.hidden);
   return out.take();
 }
 
@@ -191,9 +194,9 @@ std::vector<Weight> mtp_weights(const ModelSpec& model) {
 ParameterCount count_parameters(const ModelSpec& model) {
   ParameterCount count;
   // A token uses top_k of the experts, with their biases, and all of the rest.
-  const double used = model.moe ? static_cast<double>(model.moe->top_k) /
-                                      static_cast<double>(model.moe->experts)
-                                : 1;
+  const double used =
+      model.moe ? static_cast<double>(model.moe->top_k) / static_cast<double>(model.moe->experts)
+                : 1;
   for_each_stored(model, [&](const Weight& weight) {
     const double parameters = weight.parameters();
     count.total += parameters;
@@ -211,10 +214,10 @@ ParameterCount count_parameters(const ModelSpec& model) {
 double checkpoint_bytes(const ModelSpec& model) {
   double bytes = 0;
   for_each_stored(model, [&bytes](const Weight& weight) {
-    bytes += static_cast<double>(weight.copies) *
-             storage_bytes(weight.format, static_cast<double>(weight.rows),
-                           static_cast<double>(weight.columns))
-                 .total();
+    bytes += static_cast<double>(weight.copies) * storage_bytes(weight.format,
+                                                                static_cast<double>(weight.rows),
+                                                                static_cast<double>(weight.columns))
+                                                      .total();
   });
   return bytes;
 }

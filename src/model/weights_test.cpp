@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-
 #include <map>
 #include <set>
 #include <string>
@@ -143,11 +142,11 @@ TEST(Weights, CarryTheNamesOfTheCheckpoint) {
                                    oss + "mlp.router", oss + "mlp.experts"}));
   const std::string llama = "language_model.model.layers.1.";
   EXPECT_EQ(modules(layer_weights(load("llama-4-maverick"), 1)),
-            (std::set<std::string>{
-                llama + "self_attn.q_proj", llama + "self_attn.k_proj", llama + "self_attn.v_proj",
-                llama + "self_attn.o_proj", llama + "feed_forward.router",
-                llama + "feed_forward.experts", llama + "feed_forward.shared_expert.gate_proj",
-                llama + "feed_forward.shared_expert.down_proj"}));
+            (std::set<std::string>{llama + "self_attn.q_proj", llama + "self_attn.k_proj",
+                                   llama + "self_attn.v_proj", llama + "self_attn.o_proj",
+                                   llama + "feed_forward.router", llama + "feed_forward.experts",
+                                   llama + "feed_forward.shared_expert.gate_proj",
+                                   llama + "feed_forward.shared_expert.down_proj"}));
   EXPECT_EQ(modules(outer_weights(load("llama-4-maverick"))),
             (std::set<std::string>{"language_model.model.embed_tokens", "language_model.lm_head"}));
   EXPECT_TRUE(modules(layer_weights(load("minimax-m2"), 0))
@@ -203,7 +202,8 @@ TEST(Weights, DenseModelWithoutExperts) {
 
 TEST(Weights, CheckpointBytesFollowTheFormats) {
   // One expert matrix of glm-5-nvfp4: 2048*6144*(1/2 + 1/16) = 7,077,888 bytes; 75 layers of 256
-  // experts of three. The rest is bf16: 743,911,218,432 - 75*256*37,748,736 = 19,135,487,232 numbers.
+  // experts of three. The rest is bf16: 743,911,218,432 - 75*256*37,748,736 = 19,135,487,232
+  // numbers.
   const double experts = 75.0 * 256 * 3 * 7077888;
   EXPECT_EQ(checkpoint_bytes(load("glm-5-nvfp4")), experts + 2 * 19135487232.0);
 }

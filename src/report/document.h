@@ -21,7 +21,7 @@ namespace nibble {
 struct ChartPoint {
   double x = 0;
   double y = 0;
-  std::string label;   // in the tooltip, and beside the point when `label_points` is set
+  std::string label;  // in the tooltip, and beside the point when `label_points` is set
 };
 
 struct ChartSeries {
@@ -45,7 +45,7 @@ struct ChartAxis {
 // `y`; with several series, every series has the same labels in the same order.
 struct Chart {
   enum class Kind { kXy, kWaterfall, kBars };
-  std::string id;       // unique in the document: "roofline"
+  std::string id;  // unique in the document: "roofline"
   Kind kind = Kind::kXy;
   std::string title;
   std::string caption;  // what to see in it
@@ -68,14 +68,15 @@ struct Document {
   std::string subtitle;
   std::vector<std::pair<std::string, std::string>> facts;  // "Model" -> "GLM-5-NVFP4, ..."
   std::vector<Section> sections;
-  std::string command;   // that made it
-  Json data;             // report.json: the command's whole JSON; charts' data sets are added by id
+  std::string command;  // that made it
+  Json data;            // report.json: the command's whole JSON; charts' data sets are added by id
 };
 
 std::string render_html(const Document& document);      // self-contained
 std::string render_markdown(const Document& document);  // charts become tables
 // The document's charts: [{id, kind, title, caption, x: {title, logarithmic}, y: {...}, series:
-// [{name, mark, dashed, label_points, points: [{x, y, label}]}]}]. The page draws from exactly this.
+// [{name, mark, dashed, label_points, points: [{x, y, label}]}]}]. The page draws from exactly
+// this.
 Json charts_json(const Document& document);
 // `data` (an object, or null for an empty one) with a member "charts" that holds charts_json.
 Json report_json(const Document& document);

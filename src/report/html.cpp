@@ -1,6 +1,5 @@
-#include <fmt/core.h>
-
 #include <algorithm>
+#include <fmt/core.h>
 #include <string>
 #include <string_view>
 
@@ -31,24 +30,31 @@ std::string_view asset(std::span<const EmbeddedFile> files, std::string_view nam
   return found->text;
 }
 
-std::string script(std::string_view text) { return fmt::format("<script>\n{}\n</script>\n", text); }
+std::string script(std::string_view text) {
+  return fmt::format("<script>\n{}\n</script>\n", text);
+}
 
 // "<p class="faint">text</p>", or nothing for an empty text.
 std::string element(std::string_view tag, std::string_view css_class, std::string_view text) {
   if (text.empty()) return "";
-  const std::string attribute =
-      css_class.empty() ? "" : fmt::format(" class=\"{}\"", css_class);
+  const std::string attribute = css_class.empty() ? "" : fmt::format(" class=\"{}\"", css_class);
   return fmt::format("<{0}{1}>{2}</{0}>\n", tag, attribute, html_escape(text));
 }
 
 std::string_view emphasis_class(Emphasis emphasis) {
   switch (emphasis) {
-    case Emphasis::kNone: return "";
-    case Emphasis::kStrong: return "strong";
-    case Emphasis::kGood: return "good";
-    case Emphasis::kWarning: return "warning";
-    case Emphasis::kBad: return "bad";
-    case Emphasis::kFaint: return "faint";
+    case Emphasis::kNone:
+      return "";
+    case Emphasis::kStrong:
+      return "strong";
+    case Emphasis::kGood:
+      return "good";
+    case Emphasis::kWarning:
+      return "warning";
+    case Emphasis::kBad:
+      return "bad";
+    case Emphasis::kFaint:
+      return "faint";
   }
   NIBBLE_CHECK(false);
   return "";
@@ -79,8 +85,8 @@ std::string table_html(const Table& table, const std::string& name) {
     }
     html += "<tr>";
     for (std::size_t column = 0; column < row.size(); ++column) {
-      html += cell_html("td", row[column].text, table.columns()[column].align,
-                        row[column].emphasis);
+      html +=
+          cell_html("td", row[column].text, table.columns()[column].align, row[column].emphasis);
     }
     html += "</tr>\n";
   }
@@ -91,8 +97,8 @@ std::string table_html(const Table& table, const std::string& name) {
 std::string chart_html(const Chart& chart) {
   const std::string label =
       chart.caption.empty() ? chart.title : fmt::format("{}. {}", chart.title, chart.caption);
-  std::string html = fmt::format("<figure class=\"chart\" data-chart=\"{}\">\n<div class=\"keep\">\n",
-                                 html_escape(chart.id));
+  std::string html = fmt::format(
+      "<figure class=\"chart\" data-chart=\"{}\">\n<div class=\"keep\">\n", html_escape(chart.id));
   html += "<figcaption>\n" + element("h3", "", chart.title) + element("p", "", chart.caption) +
           "</figcaption>\n";
   html += fmt::format(
@@ -137,8 +143,8 @@ std::string finding_grounds_html(const Finding& finding) {
 std::string finding_html(const Finding& finding) {
   const std::string answer = finding_answer(finding);
   const bool no_value = !finding.value && !finding.missing.empty();
-  std::string html = fmt::format("<article class=\"finding\" data-finding=\"{}\">\n",
-                                 html_escape(finding.id));
+  std::string html =
+      fmt::format("<article class=\"finding\" data-finding=\"{}\">\n", html_escape(finding.id));
   html += element("p", "sentence", finding.sentence.empty() ? finding.title : finding.sentence);
   html += "<p class=\"meta\">\n" + element("span", "title", finding.title) +
           element("span", no_value ? "answer missing" : "answer", answer);
@@ -187,8 +193,8 @@ std::string header_html(const Document& document) {
   if (!document.facts.empty()) {
     html += "<dl>\n";
     for (const auto& [name, value] : document.facts) {
-      html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", html_escape(name),
-                          html_escape(value));
+      html +=
+          fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", html_escape(name), html_escape(value));
     }
     html += "</dl>\n";
   }
@@ -224,7 +230,8 @@ std::string render_html(const Document& document) {
   }
   html += "</main>\n";
   if (!document.command.empty()) {
-    html += fmt::format("<footer>Made by <code>{}</code></footer>\n", html_escape(document.command));
+    html +=
+        fmt::format("<footer>Made by <code>{}</code></footer>\n", html_escape(document.command));
   }
   return html + scripts_html(document) + "</body>\n</html>\n";
 }

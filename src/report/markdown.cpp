@@ -9,7 +9,8 @@ namespace nibble {
 namespace {
 
 std::string captioned_table(const std::string& caption, const Table& table) {
-  const std::string title = caption.empty() ? "" : fmt::format("**{}**\n\n", markdown_escape(caption));
+  const std::string title =
+      caption.empty() ? "" : fmt::format("**{}**\n\n", markdown_escape(caption));
   return title + table.render_markdown() + "\n";
 }
 
@@ -35,7 +36,8 @@ std::string finding_text(const Finding& finding) {
   if (!finding.sentence.empty()) text += markdown_escape(finding.sentence) + "\n\n";
   const std::string answer = finding_answer(finding);
   if (!answer.empty()) text += fmt::format("- Value: {}\n", markdown_escape(answer));
-  if (!finding.formula.empty()) text += fmt::format("- Formula: {}\n", markdown_code(finding.formula));
+  if (!finding.formula.empty())
+    text += fmt::format("- Formula: {}\n", markdown_code(finding.formula));
   if (!finding.inputs.empty()) text += "- Inputs:\n" + finding_inputs(finding);
   for (const std::string& assumption : finding.assumptions) {
     text += fmt::format("- Assumes: {}\n", markdown_escape(assumption));

@@ -54,8 +54,10 @@ std::string finding_answer(const Finding& finding) {
 
 std::string_view confidence_sentence(Confidence confidence) {
   switch (confidence) {
-    case Confidence::kDerived: return "arithmetic on the given numbers, right if they are";
-    case Confidence::kLikely: return "rests on an assumption that usually holds";
+    case Confidence::kDerived:
+      return "arithmetic on the given numbers, right if they are";
+    case Confidence::kLikely:
+      return "rests on an assumption that usually holds";
     case Confidence::kPossible:
       return "consistent with the numbers; other explanations are too";
   }

@@ -9,9 +9,12 @@ namespace {
 
 std::string_view to_string(Chart::Kind kind) {
   switch (kind) {
-    case Chart::Kind::kXy: return "xy";
-    case Chart::Kind::kWaterfall: return "waterfall";
-    case Chart::Kind::kBars: return "bars";
+    case Chart::Kind::kXy:
+      return "xy";
+    case Chart::Kind::kWaterfall:
+      return "waterfall";
+    case Chart::Kind::kBars:
+      return "bars";
   }
   NIBBLE_CHECK(false);
   return "";
@@ -19,9 +22,12 @@ std::string_view to_string(Chart::Kind kind) {
 
 std::string_view to_string(ChartSeries::Mark mark) {
   switch (mark) {
-    case ChartSeries::Mark::kLine: return "line";
-    case ChartSeries::Mark::kPoints: return "points";
-    case ChartSeries::Mark::kLinePoints: return "line_points";
+    case ChartSeries::Mark::kLine:
+      return "line";
+    case ChartSeries::Mark::kPoints:
+      return "points";
+    case ChartSeries::Mark::kLinePoints:
+      return "line_points";
   }
   NIBBLE_CHECK(false);
   return "";
@@ -59,8 +65,9 @@ Result<> make_directory(const std::filesystem::path& directory) {
   std::error_code error;
   if (std::filesystem::exists(directory, error) &&
       !std::filesystem::is_directory(directory, error)) {
-    return input_error("the report folder {} is a file; name a folder, or one that does not exist yet",
-                       directory.string());
+    return input_error(
+        "the report folder {} is a file; name a folder, or one that does not exist yet",
+        directory.string());
   }
   std::filesystem::create_directories(directory, error);
   if (error) {
@@ -90,7 +97,8 @@ Json report_json(const Document& document) {
 Result<std::filesystem::path> write_report(const Document& document,
                                            const std::filesystem::path& directory) {
   NIBBLE_RETURN_IF_ERROR(make_directory(directory));
-  NIBBLE_RETURN_IF_ERROR(write_file(directory / "report.json", report_json(document).dump() + "\n"));
+  NIBBLE_RETURN_IF_ERROR(
+      write_file(directory / "report.json", report_json(document).dump() + "\n"));
   NIBBLE_RETURN_IF_ERROR(write_file(directory / "report.md", render_markdown(document)));
   // The page comes last: where it is new, the other two are.
   std::filesystem::path page = directory / "report.html";

@@ -2,10 +2,9 @@
 // as nobody should choose them, for tests/report/test_report.py:
 //
 //   nibble_report_fixture DIR
-#include <fmt/core.h>
-
 #include <cmath>
 #include <cstdio>
+#include <fmt/core.h>
 #include <string>
 
 #include "report/document.h"
@@ -35,12 +34,12 @@ Chart roofline() {
     const char* name;
     double intensity;
   } kOperations[] = {
-      {"attn.q_a_proj", 60.1},    {"attn.q_b_proj", 57.3},   {"attn.kv_a_proj", 49.0},
-      {"attn.o_proj", 61.8},      {"indexer.scores", 3.4},   {"attention over 2,048 keys", 30.2},
-      {"moe.router", 15.7},       {"moe.gate_up", 58.4},     {"moe.down", 56.9},
-      {"shared.gate_up", 59.2},   {"shared.down", 55.0},     {"dense.gate_up", 62.4},
-      {"dense.down", 61.1},       {"lm_head", 15.9},         {"norms", 0.7},
-      {"moe.combine", 0.52},      {"rope", 0.9},             {"embedding", 0.35},
+      {"attn.q_a_proj", 60.1},  {"attn.q_b_proj", 57.3}, {"attn.kv_a_proj", 49.0},
+      {"attn.o_proj", 61.8},    {"indexer.scores", 3.4}, {"attention over 2,048 keys", 30.2},
+      {"moe.router", 15.7},     {"moe.gate_up", 58.4},   {"moe.down", 56.9},
+      {"shared.gate_up", 59.2}, {"shared.down", 55.0},   {"dense.gate_up", 62.4},
+      {"dense.down", 61.1},     {"lm_head", 15.9},       {"norms", 0.7},
+      {"moe.combine", 0.52},    {"rope", 0.9},           {"embedding", 0.35},
   };
   for (const auto& operation : kOperations) {
     operations.points.push_back(
@@ -55,8 +54,9 @@ Chart roofline() {
                              .label_points = true};
   return {.id = "roofline",
           .title = "Roofline of one GPU",
-          .caption = "Left of the ridge memory holds an operation back, right of it arithmetic. A "
-                     "kernel far below the roof loses time that the machine would allow it.",
+          .caption =
+              "Left of the ridge memory holds an operation back, right of it arithmetic. A "
+              "kernel far below the roof loses time that the machine would allow it.",
           .x = {"Arithmetic intensity, FLOP/B", true},
           .y = {"Rate, TFLOP/s", true},
           .series = {measured, operations, roof("NVFP4 roof", kNvfp4Tflops, false),
@@ -74,8 +74,9 @@ Chart waterfall() {
                                  {0, 1.204, "other weights"},
                                  {0, 0.318, "KV cache and indexer keys"},
                                  {0, 0.021, "activations"},
-                                 {0, 9.36, "collectives over PCIe without peer access, "
-                                           "156 all-reduces of 786,432 B"},
+                                 {0, 9.36,
+                                  "collectives over PCIe without peer access, "
+                                  "156 all-reduces of 786,432 B"},
                                  {0, 2.4, "launches"},
                                  {0, 3.55, "prefill of arriving requests"},
                                  {0, -0.83, "overlap of copies"},
@@ -104,30 +105,33 @@ Chart throughput() {
 }
 
 Chart bars() {
-  return {.id = "proposals",
-          .kind = Chart::Kind::kBars,
-          .title = "What each change would win, at most",
-          .caption = "An upper bound per step. <script>alert(1)</script> stays text.",
-          .y = {"Time per step, ms"},
-          .series = {{.name = "at most",
-                      .points = {{0, 9.1, "Custom all-reduce through peer-to-peer copies"},
-                                 {0, 6.2, "A grouped GEMM that is read-bound at 16 rows per expert"},
-                                 {0, 2.2, "CUDA graphs"},
-                                 {0, 0.4, "averyveryverylongnamewithoutanyplacetobreakitinto"
-                                          "partsbecausesomebodywroteitthatway"},
-                                 {0, 0.09, "<script>alert(1)</script>"}}},
-                     {.name = "likely",
-                      .points = {{0, 5.5, "Custom all-reduce through peer-to-peer copies"},
-                                 {0, 3.9, "A grouped GEMM that is read-bound at 16 rows per expert"},
-                                 {0, 2.0, "CUDA graphs"},
-                                 {0, 0.2, "averyveryverylongnamewithoutanyplacetobreakitinto"
-                                          "partsbecausesomebodywroteitthatway"},
-                                 {0, 0.04, "<script>alert(1)</script>"}}}}};
+  return {
+      .id = "proposals",
+      .kind = Chart::Kind::kBars,
+      .title = "What each change would win, at most",
+      .caption = "An upper bound per step. <script>alert(1)</script> stays text.",
+      .y = {"Time per step, ms"},
+      .series = {{.name = "at most",
+                  .points = {{0, 9.1, "Custom all-reduce through peer-to-peer copies"},
+                             {0, 6.2, "A grouped GEMM that is read-bound at 16 rows per expert"},
+                             {0, 2.2, "CUDA graphs"},
+                             {0, 0.4,
+                              "averyveryverylongnamewithoutanyplacetobreakitinto"
+                              "partsbecausesomebodywroteitthatway"},
+                             {0, 0.09, "<script>alert(1)</script>"}}},
+                 {.name = "likely",
+                  .points = {{0, 5.5, "Custom all-reduce through peer-to-peer copies"},
+                             {0, 3.9, "A grouped GEMM that is read-bound at 16 rows per expert"},
+                             {0, 2.0, "CUDA graphs"},
+                             {0, 0.2,
+                              "averyveryverylongnamewithoutanyplacetobreakitinto"
+                              "partsbecausesomebodywroteitthatway"},
+                             {0, 0.04, "<script>alert(1)</script>"}}}}};
 }
 
 Chart crowd() {
-  ChartSeries points{.name = "One point a run", .mark = ChartSeries::Mark::kPoints,
-                     .label_points = true};
+  ChartSeries points{
+      .name = "One point a run", .mark = ChartSeries::Mark::kPoints, .label_points = true};
   for (int run = 0; run < 60; ++run) {  // more labels than any screen has room for
     points.points.push_back({10 + std::sin(run * 1.7) * 6, 40 + std::cos(run * 2.3) * 25,
                              fmt::format("run {} of 60", run + 1)});
@@ -150,14 +154,34 @@ Table operations_table() {
                {"Kernel", Align::kRight},
                {"Served", Align::kRight},
                {"Held by"}});
-  table.row({{"moe.gate_up", Emphasis::kStrong}, "75", "256 groups x [16, 512, 6144]", "453.2 MB",
-             "25.8 GFLOP", "253.2 us", {"401.0 us", Emphasis::kWarning}, {"no trace", Emphasis::kFaint},
+  table.row({{"moe.gate_up", Emphasis::kStrong},
+             "75",
+             "256 groups x [16, 512, 6144]",
+             "453.2 MB",
+             "25.8 GFLOP",
+             "253.2 us",
+             {"401.0 us", Emphasis::kWarning},
+             {"no trace", Emphasis::kFaint},
              "memory"});
-  table.row({"moe.down", "75", "256 groups x [16, 6144, 256]", "226.6 MB", "12.9 GFLOP", "126.6 us",
-             {"131.0 us", Emphasis::kGood}, {"no trace", Emphasis::kFaint}, "memory"});
+  table.row({"moe.down",
+             "75",
+             "256 groups x [16, 6144, 256]",
+             "226.6 MB",
+             "12.9 GFLOP",
+             "126.6 us",
+             {"131.0 us", Emphasis::kGood},
+             {"no trace", Emphasis::kFaint},
+             "memory"});
   table.rule();
-  table.row({"all-reduce", "156", "[64, 6144]", "786.4 kB", "0", "12.1 us",
-             {"60.0 us", Emphasis::kBad}, {"no trace", Emphasis::kFaint}, "link"});
+  table.row({"all-reduce",
+             "156",
+             "[64, 6144]",
+             "786.4 kB",
+             "0",
+             "12.1 us",
+             {"60.0 us", Emphasis::kBad},
+             {"no trace", Emphasis::kFaint},
+             "link"});
   return table;
 }
 
@@ -174,8 +198,9 @@ std::vector<Finding> findings() {
                   {"n", 2048, "columns", "case: kernels[1].n"},
                   {"k", 6144, "columns", "case: kernels[1].k"},
                   {"bandwidth", 1792, "GB/s", "catalog: rtx-pro-6000-server"}},
-       .assumptions = {"weights are read once from DRAM", "activations are written by the layer "
-                                                          "before as bf16"},
+       .assumptions = {"weights are read once from DRAM",
+                       "activations are written by the layer "
+                       "before as bf16"},
        .sentence = "16x2048x6144 does 54.9 FLOP per byte, 21 x below the ridge of 1,158: memory "
                    "holds it back, and no faster arithmetic would help."},
       {.id = "collectives.share",
@@ -215,8 +240,9 @@ Document document() {
                     {"Name", "<script>alert(1)</script>"}};
   document.sections = {
       {.heading = "The step",
-       .paragraphs = {"The step is bound by its collectives and by time that nothing here explains. "
-                      "The weights alone would allow 154 steps a second."},
+       .paragraphs =
+           {"The step is bound by its collectives and by time that nothing here explains. "
+            "The weights alone would allow 154 steps a second."},
        .charts = {waterfall()},
        .tables = {{"Operations of one step of one rank", operations_table()}}},
       {.heading = "Kernels against the roofs", .charts = {roofline()}, .findings = findings()},

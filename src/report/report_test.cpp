@@ -1,11 +1,10 @@
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <limits>
 #include <set>
 #include <string>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "report/document.h"
@@ -35,7 +34,8 @@ class ScratchFolder {
  public:
   ScratchFolder() {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    path_ = fs::temp_directory_path() / fmt::format("nibble-report-{}-{}", test->name(), ::getpid());
+    path_ =
+        fs::temp_directory_path() / fmt::format("nibble-report-{}-{}", test->name(), ::getpid());
     fs::remove_all(path_);
     fs::create_directories(path_);
   }
@@ -200,7 +200,8 @@ TEST(ReportJson, WithoutDataIsStillAnObjectAndNotANumberIsNull) {
 TEST(Html, IsSelfContainedAndForbidsRequests) {
   const std::string html = render_html(small_document());
   EXPECT_TRUE(html.starts_with("<!DOCTYPE html>"));
-  EXPECT_TRUE(contains(html, "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';"));
+  EXPECT_TRUE(
+      contains(html, "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';"));
   EXPECT_FALSE(contains(html, " src="));
   EXPECT_EQ(count(html, "<link "), 1u);  // the empty icon
   EXPECT_TRUE(contains(html, "<link rel=\"icon\" href=\"data:,\">"));
@@ -239,8 +240,9 @@ TEST(Html, EveryTextIsEscaped) {
   const std::string html = render_html(hostile_document());
   EXPECT_FALSE(contains(html, kHostile));
   EXPECT_FALSE(contains(html, "alert(1)</script>"));
-  // title, h1, subtitle, fact x2, heading, paragraph, chart (id, h3, caption, aria-label x2, region),
-  // its table, table (caption, region, th, td), findings, bullet, command: far more than 30.
+  // title, h1, subtitle, fact x2, heading, paragraph, chart (id, h3, caption, aria-label x2,
+  // region), its table, table (caption, region, th, td), findings, bullet, command: far more
+  // than 30.
   EXPECT_GE(count(html, html_escape(kHostile)), 30u);
 }
 
@@ -373,9 +375,8 @@ TEST(WriteReport, FolderThatIsAFileIsOneSentence) {
   const Result<fs::path> page = write_report(small_document(), file);
   ASSERT_FALSE(page.ok());
   EXPECT_EQ(page.error().kind, ErrorKind::kInput);
-  EXPECT_EQ(page.error().message,
-            "the report folder " + file.string() +
-                " is a file; name a folder, or one that does not exist yet");
+  EXPECT_EQ(page.error().message, "the report folder " + file.string() +
+                                      " is a file; name a folder, or one that does not exist yet");
   EXPECT_EQ(text_of(file), "text");
 
   const Result<fs::path> below = write_report(small_document(), file / "deeper");

@@ -10,14 +10,17 @@ namespace {
 constexpr std::size_t kBulletIndent = 2;
 
 // "label  text", the text's further lines under its first.
-std::string labelled(const Style& style, std::string_view label, std::string_view text, std::size_t width) {
+std::string labelled(const Style& style, std::string_view label, std::string_view text,
+                     std::size_t width) {
   const std::size_t padding = width - std::min(width, display_width(label));
-  return fmt::format("{}{}  {}\n", style.faint(label), std::string(padding, ' '), style.wrap(text, width + 2));
+  return fmt::format("{}{}  {}\n", style.faint(label), std::string(padding, ' '),
+                     style.wrap(text, width + 2));
 }
 
 std::string bullet(const Style& style, std::string_view mark, std::string_view text) {
   const std::size_t indent = std::max(kBulletIndent, display_width(mark) + 1);
-  return fmt::format("{}{}{}\n", mark, std::string(indent - display_width(mark), ' '), style.wrap(text, indent));
+  return fmt::format("{}{}{}\n", mark, std::string(indent - display_width(mark), ' '),
+                     style.wrap(text, indent));
 }
 
 std::string render_finding(const Finding& finding, const Style& style) {
@@ -27,8 +30,26 @@ std::string render_finding(const Finding& finding, const Style& style) {
   std::string line = bullet(style, mark, text);
   if (!style.colour) return line;
   const std::size_t at = line.find(finding.title + ":");
-  return at == std::string::npos ? line
-                                 : line.replace(at, finding.title.size() + 1, style.strong(finding.title + ":"));
+  return at == std::string::npos
+             ? line
+             : line.replace(at, finding.title.size() + 1, style.strong(finding.title + ":"));
+}
+
+std::string render_findings(const std::vector<Finding>& findings, const Style& style) {
+  std::string out;
+  std::size_t details = 0;
+  for (const Finding& finding : findings) {
+    if (finding.headline) {
+      out += render_finding(finding, style);
+    } else {
+      ++details;
+    }
+  }
+  if (details > 0) {
+    const std::string note = fmt::format("{} more findings behind these are in --json and in a --report.", details);
+    out += style.faint(style.wrap(note, 0)) + "\n";
+  }
+  return out;
 }
 
 }  // namespace
@@ -46,7 +67,7 @@ std::string render_terminal(const Document& document, const Style& style) {
       if (!caption.empty()) out += style.faint(style.wrap(caption, 0)) + "\n";
       out += table.render(style);
     }
-    for (const Finding& finding : section.findings) out += render_finding(finding, style);
+    out += render_findings(section.findings, style);
     for (const std::string& text : section.bullets) out += bullet(style, "-", text);
   }
   return out;

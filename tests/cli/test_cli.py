@@ -150,8 +150,9 @@ def test_terminals_have_colour_and_a_width(nibble, nibble_in_terminal, width):
         assert "\x1b[" in shown
         lines = shown.splitlines()
         assert max(map(columns, lines)) <= width, max(lines, key=columns)
-        # the words are those of the pipe
-        assert ANSI.sub("", shown).split() == nibble(*words).stdout.split()
+        # the words are those of the pipe, but for the backslashes of broken command lines
+        text = ANSI.sub("", shown).replace(" \\\n", "\n")
+        assert text.split() == nibble(*words).stdout.split()
 
 
 def test_no_color(nibble_in_terminal):

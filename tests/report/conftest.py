@@ -1,6 +1,7 @@
 """Options and fixtures of the browser tests: which report, which browser."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -19,6 +20,9 @@ def report_folder(request, tmp_path_factory):
     if folder:
         return pathlib.Path(folder).resolve()
     program = request.config.getoption("--fixture-program")
+    if not program and "NIBBLE_BUILD_DIR" in os.environ:  # as tests/CMakeLists.txt starts all tests
+        program = os.path.join(os.environ["NIBBLE_BUILD_DIR"], "src", "report",
+                               "nibble_report_fixture")
     if not program:
         raise pytest.UsageError("give --report-dir DIR or --fixture-program nibble_report_fixture")
     folder = tmp_path_factory.mktemp("report")
