@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::string_view kSchema = "nibble.case/1";
 
+constexpr std::size_t kMostItems = 100;  // of a list: each costs an analysis of its own
+
 // Far above anything real; below what would overflow a product or take minutes to simulate.
 constexpr NumberRange kPositive{.max = 1e15, .above = 0.0};
 constexpr NumberRange kConcurrency{.max = 1e6, .above = 0.0};
@@ -231,6 +233,9 @@ Result<MeasuredLevel> parse_level(const Json& json, const Place& place, std::int
 
 Result<> parse_levels(const Json& list, const Place& place, std::int64_t gpus,
                       std::vector<MeasuredLevel>& levels) {
+  if (list.as_array().size() > kMostItems) {
+    return input_error("{} has {} levels; the most is {}", place.text(), list.as_array().size(), kMostItems);
+  }
   std::set<double> seen;
   for (std::size_t index = 0; index < list.as_array().size(); ++index) {
     NIBBLE_ASSIGN_OR_RETURN(MeasuredLevel level,
@@ -306,6 +311,10 @@ Result<> parse_items(ObjectReader& reader, const Place& place, std::string_view 
                      ItemParser parse, Case& out) {
   const Json* list = reader.array(key);
   if (list == nullptr) return {};
+  if (list->as_array().size() > kMostItems) {
+    return input_error("{} has {} items; the most is {}", place.member(key).text(),
+                       list->as_array().size(), kMostItems);
+  }
   for (std::size_t index = 0; index < list->as_array().size(); ++index) {
     NIBBLE_RETURN_IF_ERROR(parse(list->as_array()[index], place.member(key).item(index), out));
   }

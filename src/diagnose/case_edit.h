@@ -1,9 +1,12 @@
-// For tests: a built-in case's document, and edits of it by the path that findings name.
+// For tests: a built-in case's document, edits of it by the path that findings name, and findings by
+// their ids.
 //
 //   Json json = case_document("glm5_rtxpro6000");
 //   at(json, "load.levels[2].itl_ms.p50") = Json(300.0);
+//   find(explain_document(json), "little.1024.ratio")->value
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -11,6 +14,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "diagnose/explain.h"
 
 namespace nibble {
 
@@ -46,6 +50,35 @@ inline Json& at(Json& json, std::string_view path) {
 // Removes a member of an object.
 inline void erase(Json& object, std::string_view key) {
   std::erase_if(object.as_object(), [&](const Json::Member& member) { return member.first == key; });
+}
+
+inline CaseAnalysis explain_document(const Json& json, const CaseOptions& options = {}) {
+  const Result<Case> found = parse_case(json, "test.json");
+  if (!found) fmt::print("{}\n", found.error().message);
+  NIBBLE_CHECK(found.ok());
+  Result<CaseAnalysis> analysis = explain_case(*found, options);
+  if (!analysis) fmt::print("{}\n", analysis.error().message);
+  NIBBLE_CHECK(analysis.ok());
+  return *std::move(analysis);
+}
+
+// nullptr when there is none.
+inline const Finding* find(const CaseAnalysis& analysis, std::string_view id) {
+  for (const Finding& finding : analysis.findings) {
+    if (finding.id == id) return &finding;
+  }
+  return nullptr;
+}
+
+// NaN when there is no such finding or it has no value: equal to nothing.
+inline double value_of(const CaseAnalysis& analysis, std::string_view id) {
+  const Finding* finding = find(analysis, id);
+  return finding != nullptr ? finding->value.value_or(NAN) : NAN;
+}
+
+inline std::string verdict_of(const CaseAnalysis& analysis, std::string_view id) {
+  const Finding* finding = find(analysis, id);
+  return finding != nullptr ? finding->verdict : "(no finding)";
 }
 
 }  // namespace nibble

@@ -31,6 +31,17 @@ std::string stems(const std::vector<const Finding*>& findings) {
   return join(names, ", ");
 }
 
+// All that these findings rest on, each source once.
+std::vector<FindingInput> inputs_of(const std::vector<const Finding*>& findings) {
+  std::map<std::string, FindingInput> by_source;
+  for (const Finding* finding : findings) {
+    for (const FindingInput& input : finding->inputs) by_source.emplace(input.source + input.name, input);
+  }
+  std::vector<FindingInput> inputs;
+  for (auto& [key, input] : by_source) inputs.push_back(std::move(input));
+  return inputs;
+}
+
 // Marks every finding, and returns those that change under the other reading.
 std::vector<const Finding*> mark_dependents(Scene& scene, const Scene& other) {
   std::map<std::string, const Finding*> others;
@@ -121,10 +132,12 @@ void explain_peak(Scene& scene, const Scene* other) {
   const std::vector<const Finding*> dependents = mark_dependents(scene, *other);
   const double count = static_cast<double>(dependents.size());
   const std::string names = stems(dependents);
+  const std::vector<FindingInput> resting_on = inputs_of(dependents);
   explain_used(scene);
   explain_range(scene);
   Inputs inputs(scene);
   add_quoted(inputs, scene.found).peak(Precision::kFp4);
+  for (const FindingInput& input : resting_on) inputs.add(input.name, input.value, input.unit, input.source);
   scene.conclude({.id = "peak.dependents",
                   .point = 11,
                   .title = "Findings that depend on sparse or dense",

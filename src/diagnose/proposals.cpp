@@ -217,7 +217,6 @@ void propose(Scene& scene) {
   }
   const LevelAnalysis level = scene.analysis.levels[scene.analysis.headline];
   scene.analysis.proposals = Proposer(scene, level).all();
-  int rank = 0;
   for (const Proposal& proposal : scene.analysis.proposals) {
     Inputs inputs(scene);
     inputs.deployment().concurrency(level.measured).cap().lengths().rate(level.measured);
@@ -237,9 +236,9 @@ void propose(Scene& scene) {
                     .inputs = inputs.list(),
                     .assumptions = {"upper bound, not a forecast; bounds overlap and do not add up"},
                     .confidence = Confidence::kPossible,
-                    .sentence = fmt::format("{}. {}: at most {} a step, {} in throughput ({}). Depends on {}. Cheapest "
+                    .sentence = fmt::format("{}: at most {} a step, {} in throughput ({}). Depends on {}. Cheapest "
                                             "experiment: {}.",
-                                            ++rank, proposal.title, format_time_us(proposal.at_most_us),
+                                            proposal.title, format_time_us(proposal.at_most_us),
                                             times_text(proposal.at_most_ratio), proposal.evidence,
                                             proposal.depends_on, proposal.experiment)});
   }
