@@ -49,10 +49,10 @@ bench: build ## run the benchmarks of the program itself
 	@for program in build/bench/*_bench; do "$$program" --benchmark_min_time=0.2; done
 
 format: ## format all C++ files
-	@tools/format.sh -i
+	@tools/format.sh write
 
 format-check: ## say which C++ files are not formatted
-	@tools/format.sh --dry-run -Werror
+	@tools/format.sh check
 
 install: ## install program, libraries, headers, completions and manual page under PREFIX=/usr/local
 	@tools/setup.sh build

@@ -1,6 +1,25 @@
 #!/usr/bin/env bash
-# Runs clang-format 14 over our C++ files with the options given: -i, or --dry-run -Werror.
+# Formats our C++ files with clang-format 14, or names those that are not formatted.
+#
+#   tools/format.sh write
+#   tools/format.sh check
 set -euo pipefail
 cd "$(dirname "$0")/.."
-find src tests bench fuzz \( -name '*.h' -o -name '*.cpp' \) -print0 |
-  xargs -0 --no-run-if-empty clang-format-14 "$@"
+mapfile -t files < <(find src tests bench fuzz \( -name '*.h' -o -name '*.cpp' \) | sort)
+
+case ${1:-} in
+  write) clang-format-14 -i "${files[@]}" ;;
+  check)
+    unformatted=$(clang-format-14 --dry-run "${files[@]}" 2>&1 |
+      sed -n 's/^\([^ ]*\):[0-9]*:[0-9]*: warning: code should be.*/\1/p' | sort -u)
+    if [[ -n $unformatted ]]; then
+      printf '%s\n' "$unformatted" >&2
+      echo "these files are not formatted; run \"make format\"" >&2
+      exit 1
+    fi
+    ;;
+  *)
+    echo "tools/format.sh: give write or check" >&2
+    exit 2
+    ;;
+esac

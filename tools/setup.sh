@@ -7,14 +7,14 @@ set -euo pipefail
 
 build_packages=(
   g++ cmake ninja-build make
-  libfmt-dev libcli11-dev nlohmann-json3-dev libjs-chart.js
+  libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libjs-chart.js
 )
 test_packages=(
   libgtest-dev libbenchmark-dev
   clang-14 libclang-rt-14-dev clang-format-14
   python3 python3-pytest python3-jsonschema python3-selenium python3-pil
   chromium chromium-driver fonts-dejavu-core
-  pkgconf man-db bsdextrautils
+  pkgconf man-db bsdextrautils zsh fish
 )
 
 case ${1:-} in

@@ -130,7 +130,7 @@ std::string zsh_value(const OptionDef& option, const CatalogNames& names) {
   const std::string files = paths == Paths::kDirectories ? "_files -/" : "_files";
   std::string action = " ";
   if (!words.empty() && paths != Paths::kNone) {
-    action = "_alternative \"names:name:(" + join(words, " ") + ")\" \"files:file:" + files + "\"";
+    action = " _nibble_either " + join(words, " ");  // a blank first: called as it stands
   } else if (!words.empty()) {
     action = "(" + join(words, " ") + ")";
   } else if (paths != Paths::kNone) {
@@ -161,6 +161,8 @@ std::string zsh_command(const CommandDef& command, const CatalogNames& names) {
 std::string zsh_script(std::span<const CommandDef> commands, const CatalogNames& names) {
   std::string text = R"(#compdef nibble
 # zsh completion of nibble: save as _nibble in a folder of $fpath
+# One of the names, else a file.
+_nibble_either() { compadd -- "$@" || _files }
 _nibble() {
   local context state line
   typeset -A opt_args

@@ -179,6 +179,29 @@ TEST_F(Generated, ZshReadsTheScript) {
   }
 }
 
+// Types into an interactive zsh and waits for the one completion that each line has.
+TEST_F(Generated, ZshCompletesWhatIsTyped) {
+  if (!installed("zsh")) GTEST_SKIP() << "zsh is not installed";
+  const std::string path = write("_nibble", completion_script(Shell::kZsh, sample(), kNames));
+  std::string script =
+      "zmodload zsh/zpty; zpty z zsh -f -i\n"
+      "zpty -w z 'PS1=; stty columns 300; autoload -U compinit; compinit -u -d " +
+      path + ".dump; source " + path + "; print READ\"\"Y'\n" + "zpty -r z shown '*READY*'\n";
+  for (const auto& [typed, completed] : {std::pair{"pa", "nibble paint"},
+                                         {"paint --mac", "--machine"},
+                                         {"paint --model gl", "glm-5-nvfp4"},
+                                         {"paint --model=gp", "gpt-oss-120b"},
+                                         {"paint --gpu h2", "h200"},
+                                         {"paint --how sp", "sparse"},
+                                         {"show no", "north"}}) {
+    script += std::string("zpty -w -n z $'\\C-unibble ") + typed + "\\t'; zpty -r z shown '*" +
+              completed + "*' && print -r -- '" + completed + "'\n";
+  }
+  const Output output = run_shell("timeout 40 zsh -f " + write("type.zsh", script));
+  EXPECT_EQ(output.text,
+            "nibble paint\n--machine\nglm-5-nvfp4\ngpt-oss-120b\nh200\nsparse\nnorth\n");
+}
+
 TEST_F(Generated, FishOffersCommandsOptionsAndValues) {
   if (!installed("fish")) GTEST_SKIP() << "fish is not installed";
   const std::string path = write("nibble.fish", completion_script(Shell::kFish, sample(), kNames));

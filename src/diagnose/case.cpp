@@ -63,7 +63,8 @@ Result<> parse_model_part(const Json& json, const Place& place, Case& out) {
 }
 
 void read_quoted_peak(ObjectReader& reader, Case& out) {
-  out.fp4_tflops_quoted = reader.numbers("fp4_tflops_quoted", kPositive).value_or(std::vector<double>{});
+  out.fp4_tflops_quoted =
+      reader.numbers("fp4_tflops_quoted", kPositive).value_or(std::vector<double>{});
   if (out.fp4_tflops_quoted.size() > 2 ||
       !std::is_sorted(out.fp4_tflops_quoted.begin(), out.fp4_tflops_quoted.end())) {
     reader.fault_at("fp4_tflops_quoted", "must be one number or a range [low, high]");
@@ -131,7 +132,8 @@ Result<> parse_kernel(const Json& json, const Place& place, Case& out) {
   kernel.path = place.path;
   kernel.op = reader.require_string("op");
   if (!kernel.op.empty() && kernel.op != "gemm") {
-    reader.fault_at("op", fmt::format("is \"{}\"; the operation known here is \"gemm\"", kernel.op));
+    reader.fault_at("op",
+                    fmt::format("is \"{}\"; the operation known here is \"gemm\"", kernel.op));
   }
   if (!reader.has("format")) reader.fault_at("format", "is missing");
   kernel.format = read_format(reader, "format").value_or(Format::kBf16);
@@ -141,9 +143,13 @@ Result<> parse_kernel(const Json& json, const Place& place, Case& out) {
   kernel.m = reader.number("m", kDimension);
   kernel.n = reader.number("n", kDimension);
   kernel.k = reader.number("k", kDimension);
-  const int stated = int{kernel.m.has_value()} + int{kernel.n.has_value()} + int{kernel.k.has_value()};
+  const int stated =
+      int{kernel.m.has_value()} + int{kernel.n.has_value()} + int{kernel.k.has_value()};
   if (stated == 1 || stated == 2) {
-    reader.fault_at(!kernel.m ? "m" : !kernel.n ? "n" : "k", "is missing; give m, n and k together");
+    reader.fault_at(!kernel.m   ? "m"
+                    : !kernel.n ? "n"
+                                : "k",
+                    "is missing; give m, n and k together");
   }
   kernel.tflops = reader.number("tflops", kPositive);
   kernel.time_us = reader.number("time_us", kPositive);
@@ -177,7 +183,8 @@ Result<LatencySummary> parse_latency(const Json& json, const Place& place) {
     least = **value;
   }
   if (latency.mean && latency.max && *latency.mean > *latency.max) {
-    reader.fault_at("mean", fmt::format("is {}, more than \"max\" at {}", *latency.mean, *latency.max));
+    reader.fault_at("mean",
+                    fmt::format("is {}, more than \"max\" at {}", *latency.mean, *latency.max));
   }
   NIBBLE_RETURN_IF_ERROR(reader.finish());
   return latency;
@@ -234,21 +241,23 @@ Result<MeasuredLevel> parse_level(const Json& json, const Place& place, std::int
 Result<> parse_levels(const Json& list, const Place& place, std::int64_t gpus,
                       std::vector<MeasuredLevel>& levels) {
   if (list.as_array().size() > kMostItems) {
-    return input_error("{} has {} levels; the most is {}", place.text(), list.as_array().size(), kMostItems);
+    return input_error("{} has {} levels; the most is {}", place.text(), list.as_array().size(),
+                       kMostItems);
   }
   std::set<double> seen;
   for (std::size_t index = 0; index < list.as_array().size(); ++index) {
     NIBBLE_ASSIGN_OR_RETURN(MeasuredLevel level,
                             parse_level(list.as_array()[index], place.item(index), gpus));
     if (!seen.insert(level.concurrency).second) {
-      return input_error("{}: \"concurrency\" is {}, which an earlier level has too; keep one of them",
-                         place.item(index).text(), level.concurrency);
+      return input_error(
+          "{}: \"concurrency\" is {}, which an earlier level has too; keep one of them",
+          place.item(index).text(), level.concurrency);
     }
     levels.push_back(std::move(level));
   }
-  std::stable_sort(levels.begin(), levels.end(), [](const MeasuredLevel& a, const MeasuredLevel& b) {
-    return a.concurrency < b.concurrency;
-  });
+  std::stable_sort(
+      levels.begin(), levels.end(),
+      [](const MeasuredLevel& a, const MeasuredLevel& b) { return a.concurrency < b.concurrency; });
   return {};
 }
 
@@ -274,7 +283,8 @@ Result<> parse_load(const Json& json, const Place& place, Case& out) {
     NIBBLE_RETURN_IF_ERROR(parse_levels(*levels, place.member("levels"), out.gpus, out.levels));
   }
   if (const Json* tuned = reader.array("after_tuning")) {
-    NIBBLE_RETURN_IF_ERROR(parse_levels(*tuned, place.member("after_tuning"), out.gpus, out.after_tuning));
+    NIBBLE_RETURN_IF_ERROR(
+        parse_levels(*tuned, place.member("after_tuning"), out.gpus, out.after_tuning));
   }
   return reader.finish();
 }

@@ -20,16 +20,16 @@ namespace nibble {
 // `path`, here and below, is the field of the document that the numbers stand in: "kernels[1]".
 struct MeasuredKernel {
   std::string path;
-  std::string op;                     // "gemm"
-  Format format = Format::kBf16;      // of the weights
+  std::string op;                 // "gemm"
+  Format format = Format::kBf16;  // of the weights
   Format activations = Format::kBf16;
   std::string library;
-  std::string shape;                  // "large", when m, n, k are not stated
+  std::string shape;  // "large", when m, n, k are not stated
   std::optional<double> m, n, k;
-  std::optional<double> tflops;       // one of the two is given
+  std::optional<double> tflops;  // one of the two is given
   std::optional<double> time_us;
   bool approximate = false;
-  std::optional<bool> cold;           // weights from DRAM; nullopt: not stated
+  std::optional<bool> cold;  // weights from DRAM; nullopt: not stated
 };
 
 struct LatencySummary {
@@ -75,26 +75,26 @@ struct Case {
   // machine: likewise.
   std::string gpu;
   std::int64_t gpus = 1;
-  std::string link;                          // in words
+  std::string link;  // in words
   std::optional<double> link_gb_s, link_latency_us;
   std::optional<double> sms, bandwidth_gb_s, power_limit_w, memory_gb;
-  std::vector<double> fp4_tflops_quoted;     // one number or a range
-  std::string fp4_tflops_quoted_is;          // "sparse (assumed)", "dense", ...
+  std::vector<double> fp4_tflops_quoted;  // one number or a range
+  std::string fp4_tflops_quoted_is;       // "sparse (assumed)", "dense", ...
   std::optional<double> fp4_tflops_dense_assumed;
   std::vector<double> shared_memory_per_block_kb_reported;
   // server
   std::string engine;
-  ParallelLayout layout;                     // TP over all GPUs when the case states none
+  ParallelLayout layout;  // TP over all GPUs when the case states none
   bool layout_stated = false;
   std::optional<std::int64_t> max_running_requests;
   std::optional<Format> kv_format;
   std::vector<MeasuredKernel> kernels;
-  std::vector<std::string> tactics_failed;   // "128x256"
+  std::vector<std::string> tactics_failed;  // "128x256"
   // load
   std::string dataset;
   std::optional<double> input_len, output_len;  // tokens
   std::string request_rate;
-  std::vector<MeasuredLevel> levels;         // by concurrency
+  std::vector<MeasuredLevel> levels;  // by concurrency
   std::vector<MeasuredLevel> after_tuning;
   std::vector<MeasuredLayout> layouts_compared;
   std::vector<Claim> claims;

@@ -1,5 +1,5 @@
-// For tests: a built-in case's document, edits of it by the path that findings name, and findings by
-// their ids.
+// For tests: a built-in case's document, edits of it by the path that findings name, and findings
+// by their ids.
 //
 //   Json json = case_document("glm5_rtxpro6000");
 //   at(json, "load.levels[2].itl_ms.p50") = Json(300.0);
@@ -49,7 +49,8 @@ inline Json& at(Json& json, std::string_view path) {
 
 // Removes a member of an object.
 inline void erase(Json& object, std::string_view key) {
-  std::erase_if(object.as_object(), [&](const Json::Member& member) { return member.first == key; });
+  std::erase_if(object.as_object(),
+                [&](const Json::Member& member) { return member.first == key; });
 }
 
 inline CaseAnalysis explain_document(const Json& json, const CaseOptions& options = {}) {

@@ -125,19 +125,37 @@ TEST(CaseTest, RefusesUnknownFieldsWithTheNearestName) {
 }
 
 TEST(CaseTest, RefusesPercentsOutsideTheirRange) {
-  expect_refused("load.levels[2].gpus.utilization_pct[3]", 100.5, {"utilization_pct", "100.5", "100"});
+  expect_refused("load.levels[2].gpus.utilization_pct[3]", 100.5,
+                 {"utilization_pct", "100.5", "100"});
   expect_refused("load.levels[2].gpus.utilization_pct[0]", -1, {"utilization_pct", "-1"});
 }
 
 TEST(CaseTest, RefusesZeroAndNegativeQuantities) {
-  for (const char* path :
-       {"load.levels[0].concurrency", "load.levels[0].output_tok_s", "load.levels[0].total_tok_s",
-        "load.levels[2].itl_ms.p50", "load.input_len", "load.output_len", "machine.bandwidth_gb_s",
-        "machine.sms", "machine.power_limit_w", "machine.memory_gb", "machine.link_gb_s",
-        "machine.fp4_tflops_dense_assumed", "machine.gpus", "kernels[1].m", "kernels[1].tflops",
-        "model.experts", "model.experts_per_token", "model.hidden", "model.moe_intermediate",
-        "model.layers", "server.max_running_requests", "server.layout.tp", "load.request_rate",
-        "layouts_compared[0].concurrency", "layouts_compared[0].total_tok_s"}) {
+  for (const char* path : {"load.levels[0].concurrency",
+                           "load.levels[0].output_tok_s",
+                           "load.levels[0].total_tok_s",
+                           "load.levels[2].itl_ms.p50",
+                           "load.input_len",
+                           "load.output_len",
+                           "machine.bandwidth_gb_s",
+                           "machine.sms",
+                           "machine.power_limit_w",
+                           "machine.memory_gb",
+                           "machine.link_gb_s",
+                           "machine.fp4_tflops_dense_assumed",
+                           "machine.gpus",
+                           "kernels[1].m",
+                           "kernels[1].tflops",
+                           "model.experts",
+                           "model.experts_per_token",
+                           "model.hidden",
+                           "model.moe_intermediate",
+                           "model.layers",
+                           "server.max_running_requests",
+                           "server.layout.tp",
+                           "load.request_rate",
+                           "layouts_compared[0].concurrency",
+                           "layouts_compared[0].total_tok_s"}) {
     const std::string_view text = path;
     const std::string_view key = text.substr(text.rfind('.') + 1);
     expect_refused(path, 0, {key});
@@ -150,16 +168,20 @@ TEST(CaseTest, RefusesZeroAndNegativeQuantities) {
 
 TEST(CaseTest, RefusesContradictions) {
   expect_refused("load.levels[1].concurrency", 256, {"load.levels[1]", "concurrency", "256"});
-  expect_refused("load.levels[2].itl_ms.p50", 400, {"load.levels[2].itl_ms", "p95", "314", "p50", "400"});
+  expect_refused("load.levels[2].itl_ms.p50", 400,
+                 {"load.levels[2].itl_ms", "p95", "314", "p50", "400"});
   expect_refused("load.levels[2].itl_ms.max", 3000, {"max", "p99"});
   expect_refused("load.levels[2].itl_ms.mean", 20000, {"mean", "max"});
-  expect_refused("load.levels[0].total_tok_s", 700, {"load.levels[0]", "output_tok_s", "704", "700"});
+  expect_refused("load.levels[0].total_tok_s", 700,
+                 {"load.levels[0]", "output_tok_s", "704", "700"});
   expect_refused("layouts_compared[0].output_tok_s", 2801, {"layouts_compared[0]", "output_tok_s"});
   expect_refused("machine.gpus", 4, {"server.layout", "8 GPUs", "machine.gpus is 4"});
   expect_refused("server.layout.pp", 2, {"server.layout", "16 GPUs"});
   expect_refused("model.experts_per_token", 300, {"model", "experts_per_token", "256 experts"});
-  expect_refused("machine.fp4_tflops_quoted", numbers({4000, 3700}), {"fp4_tflops_quoted", "range"});
-  expect_refused("load.levels[2].gpus.power_w", numbers({230, 230}), {"power_w", "2 numbers for 8 GPUs"});
+  expect_refused("machine.fp4_tflops_quoted", numbers({4000, 3700}),
+                 {"fp4_tflops_quoted", "range"});
+  expect_refused("load.levels[2].gpus.power_w", numbers({230, 230}),
+                 {"power_w", "2 numbers for 8 GPUs"});
   expect_refused("load.levels[2].gpus.sm_mhz", numbers({2400}), {"sm_mhz", "1 numbers for 8 GPUs"});
 }
 
@@ -174,7 +196,8 @@ TEST(CaseTest, RefusesWrongKindsAndWords) {
   expect_refused("kernels[1]", 7, {"kernels[1]", "object"});
   expect_refused("load.levels", Json::object(), {"load", "levels", "list"});
   expect_refused("load.request_rate", "fast", {"load", "request_rate", "inf"});
-  expect_refused("machine.fp4_tflops_quoted_is", "fast", {"fp4_tflops_quoted_is", "sparse", "dense"});
+  expect_refused("machine.fp4_tflops_quoted_is", "fast",
+                 {"fp4_tflops_quoted_is", "sparse", "dense"});
   expect_refused("tactics_failed[0]", "128by256", {"tactics_failed[0]", "128by256"});
   expect_refused("tactics_failed[0]", 128, {"tactics_failed[0]", "number"});
   expect_refused("notes[0]", 1, {"notes[0]", "string"});
@@ -197,7 +220,8 @@ TEST(CaseTest, RefusesDocumentsThatAreNoObject) {
 
 TEST(CaseTest, RefusesTruncatedJsonNamingTheFile) {
   const std::string whole = case_document(kGlm).dump();
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "truncated_case.json";
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / "truncated_case.json";
   ASSERT_TRUE(write_file(path, std::string_view(whole).substr(0, whole.size() / 2)).ok());
   const Result<Case> loaded = load_case(path.string());
   ASSERT_FALSE(loaded.ok());

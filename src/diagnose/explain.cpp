@@ -34,7 +34,8 @@ void make_ids_unique(std::vector<Finding>& findings) {
   std::set<std::string> seen;
   for (Finding& finding : findings) {
     std::string id = finding.id;
-    for (int again = 2; !seen.insert(id).second; ++again) id = fmt::format("{}#{}", finding.id, again);
+    for (int again = 2; !seen.insert(id).second; ++again)
+      id = fmt::format("{}#{}", finding.id, again);
     finding.id = std::move(id);
   }
 }

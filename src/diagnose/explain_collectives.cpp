@@ -78,20 +78,21 @@ void explain_one(Scene& scene, const LevelAnalysis& level, const Traffic& traffi
   inputs.expert_sizes().layers().layout().concurrency(level.measured).cap();
   std::vector<FindingInput> all = inputs.list();
   all.insert(all.end(), link.inputs.begin(), link.inputs.end());
-  scene.conclude({.id = fmt::format("collectives.{}.{}", to_string(algorithm), link.name),
-                  .point = 5,
-                  .title = fmt::format("All-reduce: {}, {}", to_string(algorithm), link.name),
-                  .value = wire_us,
-                  .unit = "us",
-                  .formula = algorithm == AllReduce::kOneShot ? "count * (n - 1) * S / link"
-                                                              : "count * 2 * (n - 1) / n * S / link",
-                  .inputs = std::move(all),
-                  .assumptions = {"not overlapped with anything; hop latency apart"},
-                  .sentence = fmt::format(
-                      "{} all-reduces of {} over {} GPUs take {} by {}, and {} with {} us a hop.",
-                      format_number(traffic.count), format_bytes(traffic.bytes), traffic.ranks,
-                      format_time_us(wire_us), how, format_time_us(with_hops_us),
-                      format_number(link.speed.latency_us))});
+  scene.conclude(
+      {.id = fmt::format("collectives.{}.{}", to_string(algorithm), link.name),
+       .point = 5,
+       .title = fmt::format("All-reduce: {}, {}", to_string(algorithm), link.name),
+       .value = wire_us,
+       .unit = "us",
+       .formula = algorithm == AllReduce::kOneShot ? "count * (n - 1) * S / link"
+                                                   : "count * 2 * (n - 1) / n * S / link",
+       .inputs = std::move(all),
+       .assumptions = {"not overlapped with anything; hop latency apart"},
+       .sentence =
+           fmt::format("{} all-reduces of {} over {} GPUs take {} by {}, and {} with {} us a hop.",
+                       format_number(traffic.count), format_bytes(traffic.bytes), traffic.ranks,
+                       format_time_us(wire_us), how, format_time_us(with_hops_us),
+                       format_number(link.speed.latency_us))});
 }
 
 // Does the answer to "what is the step spent on" depend on the assumed collective?
@@ -124,12 +125,13 @@ void explain_verdict(Scene& scene, const LevelAnalysis& level, const Range& rang
                                 .rate(level.measured)
                                 .list(),
                   .confidence = Confidence::kLikely,
-                  .sentence = fmt::format(
-                      "The decode step's all-reduces take {} ({}) to {} ({}), so {} to {} of {} stay unexplained: {}.",
-                      format_time_us(range.best_us), range.best, format_time_us(range.worst_us),
-                      range.worst, format_time_us(std::max(0.0, least_left_us)),
-                      format_time_us(std::max(0.0, most_left_us)),
-                      format_time_us(level.measured_step_us), verdict)});
+                  .sentence = fmt::format("The decode step's all-reduces take {} ({}) to {} ({}), "
+                                          "so {} to {} of {} stay unexplained: {}.",
+                                          format_time_us(range.best_us), range.best,
+                                          format_time_us(range.worst_us), range.worst,
+                                          format_time_us(std::max(0.0, least_left_us)),
+                                          format_time_us(std::max(0.0, most_left_us)),
+                                          format_time_us(level.measured_step_us), verdict)});
 }
 
 }  // namespace

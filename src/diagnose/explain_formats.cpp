@@ -15,8 +15,8 @@ bool same_shape(const MeasuredKernel& a, const MeasuredKernel& b) {
 }
 
 void explain_pair(Scene& scene, const KernelAnalysis& narrow, const KernelAnalysis& wide) {
-  const std::string shape = fmt::format("{}.{}", kernel_slug(narrow.measured),
-                                        to_string(wide.measured.format));
+  const std::string shape =
+      fmt::format("{}.{}", kernel_slug(narrow.measured), to_string(wide.measured.format));
   const std::string names = fmt::format("{} against {}", to_string(narrow.measured.format),
                                         to_string(wide.measured.format));
   const double peaks = narrow.peak_tflops / wide.peak_tflops;
@@ -26,66 +26,78 @@ void explain_pair(Scene& scene, const KernelAnalysis& narrow, const KernelAnalys
                   .value = peaks,
                   .unit = "x",
                   .formula = "peak / peak",
-                  .inputs = Inputs(scene).peak(narrow.precision).peak(wide.precision).list(),
-                  .sentence = fmt::format("{}: this chip's matrix units run {} faster.", names,
-                                          times_text(peaks))});
-  const double bits = bits_per_element(wide.measured.format) / bits_per_element(narrow.measured.format);
-  scene.conclude({.id = "formats.bytes." + shape,
-                  .point = 6,
-                  .title = names + ": weight bytes",
-                  .value = bits,
-                  .unit = "x",
-                  .formula = "bits per weight / bits per weight",
-                  .inputs = Inputs(scene)
-                                .add("narrow", bits_per_element(narrow.measured.format), "bits", "format")
-                                .add("wide", bits_per_element(wide.measured.format), "bits", "format")
-                                .list(),
-                  .sentence = fmt::format("{}: the weights take {} fewer bytes, scales included.", names,
-                                          times_text(bits))});
-  const double measured = wide.time_us / narrow.time_us;
-  scene.conclude({.id = "formats.measured." + shape,
-                  .point = 6,
-                  .title = names + ": measured",
-                  .value = measured,
-                  .unit = "x",
-                  .verdict = measured < std::min(peaks, bits) ? "below both ratios" : "as the hardware allows",
-                  .formula = "time / time",
                   .inputs = Inputs(scene)
                                 .shape(narrow.measured)
-                                .timing(narrow.measured)
-                                .timing(wide.measured)
+                                .shape(wide.measured)
                                 .peak(narrow.precision)
                                 .peak(wide.precision)
                                 .list(),
-                  .sentence = fmt::format(
-                      "{} at {}x{}x{}: {} faster as measured ({} against {}), where the rates allow {} and the bytes {}.",
-                      names, *narrow.measured.m, *narrow.measured.n, *narrow.measured.k,
-                      times_text(measured), format_time_us(narrow.time_us),
-                      format_time_us(wide.time_us), times_text(peaks), times_text(bits))});
+                  .sentence = fmt::format("{}: this chip's matrix units run {} faster.", names,
+                                          times_text(peaks))});
+  const double bits =
+      bits_per_element(wide.measured.format) / bits_per_element(narrow.measured.format);
+  scene.conclude(
+      {.id = "formats.bytes." + shape,
+       .point = 6,
+       .title = names + ": weight bytes",
+       .value = bits,
+       .unit = "x",
+       .formula = "bits per weight / bits per weight",
+       .inputs = Inputs(scene)
+                     .shape(narrow.measured)
+                     .shape(wide.measured)
+                     .add("narrow", bits_per_element(narrow.measured.format), "bits", "format")
+                     .add("wide", bits_per_element(wide.measured.format), "bits", "format")
+                     .list(),
+       .sentence = fmt::format("{}: the weights take {} fewer bytes, scales included.", names,
+                               times_text(bits))});
+  const double measured = wide.time_us / narrow.time_us;
+  scene.conclude(
+      {.id = "formats.measured." + shape,
+       .point = 6,
+       .title = names + ": measured",
+       .value = measured,
+       .unit = "x",
+       .verdict = measured < std::min(peaks, bits) ? "below both ratios" : "as the hardware allows",
+       .formula = "time / time",
+       .inputs = Inputs(scene)
+                     .shape(narrow.measured)
+                     .shape(wide.measured)
+                     .timing(narrow.measured)
+                     .timing(wide.measured)
+                     .peak(narrow.precision)
+                     .peak(wide.precision)
+                     .list(),
+       .sentence = fmt::format("{} at {}x{}x{}: {} faster as measured ({} against {}), where the "
+                               "rates allow {} and the bytes {}.",
+                               names, *narrow.measured.m, *narrow.measured.n, *narrow.measured.k,
+                               times_text(measured), format_time_us(narrow.time_us),
+                               format_time_us(wide.time_us), times_text(peaks), times_text(bits))});
 }
 
-void explain_excess(Scene& scene, const KernelAnalysis& kernel) {
+void explain_excess(Scene& scene, const KernelAnalysis& kernel, const KernelAnalysis& partner) {
   const double floor_us = std::max(kernel.memory_us, kernel.compute_us);
   if (kernel.time_us < floor_us) return;  // an accounting error, named under point 2
-  scene.conclude({.id = "formats.excess." + kernel_slug(kernel.measured),
-                  .point = 6,
-                  .title = "Time above the floor",
-                  .value = kernel.time_us - floor_us,
-                  .unit = "us",
-                  .formula = "time - max(memory floor, compute floor)",
-                  .inputs = Inputs(scene)
-                                .shape(kernel.measured)
-                                .timing(kernel.measured)
-                                .bandwidth()
-                                .peak(kernel.precision)
-                                .list(),
-                  .assumptions = {fmt::format("{} activations, bf16 output",
-                                              to_string(kernel.measured.activations))},
-                  .sentence = fmt::format("{}: floors of {} (compute) and {} (memory), {} measured: {} above.",
-                                          kernel.label, format_time_us(kernel.compute_us),
-                                          format_time_us(kernel.memory_us),
-                                          format_time_us(kernel.time_us),
-                                          format_time_us(kernel.time_us - floor_us))});
+  scene.conclude(
+      {.id = "formats.excess." + kernel_slug(kernel.measured),
+       .point = 6,
+       .title = "Time above the floor",
+       .value = kernel.time_us - floor_us,
+       .unit = "us",
+       .formula = "time - max(memory floor, compute floor)",
+       .inputs = Inputs(scene)
+                     .shape(kernel.measured)
+                     .timing(kernel.measured)
+                     .shape(partner.measured)
+                     .bandwidth()
+                     .peak(kernel.precision)
+                     .list(),
+       .assumptions = {fmt::format("{} activations, bf16 output",
+                                   to_string(kernel.measured.activations))},
+       .sentence = fmt::format("{}: floors of {} (compute) and {} (memory), {} measured: {} above.",
+                               kernel.label, format_time_us(kernel.compute_us),
+                               format_time_us(kernel.memory_us), format_time_us(kernel.time_us),
+                               format_time_us(kernel.time_us - floor_us))});
 }
 
 void explain_coverage(Scene& scene, const KernelAnalysis& kernel) {
@@ -98,20 +110,21 @@ void explain_coverage(Scene& scene, const KernelAnalysis& kernel) {
   const double cap = kernel.peak_tflops * *kernel.wave_coverage * padding;
   const double tiles = std::ceil(*kernel.measured.m / static_cast<double>(kUsualTile.m)) *
                        std::ceil(*kernel.measured.n / static_cast<double>(kUsualTile.n));
-  scene.conclude({.id = "tiles.coverage." + kernel_slug(kernel.measured),
-                  .point = 6,
-                  .title = "Tile and wave coverage",
-                  .value = cap,
-                  .unit = "TFLOPS",
-                  .formula = "peak * tiles / (whole waves * SMs) * rows / padded rows",
-                  .inputs = Inputs(scene).shape(kernel.measured).sms().peak(kernel.precision).list(),
-                  .assumptions = {"128x128 tiles, one block an SM, no split along K"},
-                  .sentence = fmt::format(
-                      "{}: {} tiles of 128x128 fill {} of the {} SMs' slots{}: at most {} TFLOPS of {}.",
-                      kernel.label, format_number(tiles), percent_text(*kernel.wave_coverage),
-                      format_number(scene.machine().sms->value),
-                      padding < 1 ? fmt::format(", {} of their rows real", percent_text(padding)) : "",
-                      format_number(cap), format_number(kernel.peak_tflops))});
+  scene.conclude(
+      {.id = "tiles.coverage." + kernel_slug(kernel.measured),
+       .point = 6,
+       .title = "Tile and wave coverage",
+       .value = cap,
+       .unit = "TFLOPS",
+       .formula = "peak * tiles / (whole waves * SMs) * rows / padded rows",
+       .inputs = Inputs(scene).shape(kernel.measured).sms().peak(kernel.precision).list(),
+       .assumptions = {"128x128 tiles, one block an SM, no split along K"},
+       .sentence = fmt::format(
+           "{}: {} tiles of 128x128 fill {} of the {} SMs' slots{}: at most {} TFLOPS of {}.",
+           kernel.label, format_number(tiles), percent_text(*kernel.wave_coverage),
+           format_number(scene.machine().sms->value),
+           padding < 1 ? fmt::format(", {} of their rows real", percent_text(padding)) : "",
+           format_number(cap), format_number(kernel.peak_tflops))});
 }
 
 }  // namespace
@@ -127,9 +140,10 @@ void explain_formats(Scene& scene) {
       if (bits_a == bits_b) continue;
       paired = true;
       const bool a_is_narrow = bits_a < bits_b;
-      explain_pair(scene, a_is_narrow ? kernels[a] : kernels[b], a_is_narrow ? kernels[b] : kernels[a]);
-      explain_excess(scene, kernels[a]);
-      explain_excess(scene, kernels[b]);
+      explain_pair(scene, a_is_narrow ? kernels[a] : kernels[b],
+                   a_is_narrow ? kernels[b] : kernels[a]);
+      explain_excess(scene, kernels[a], kernels[b]);
+      explain_excess(scene, kernels[b], kernels[a]);
     }
   }
   if (!paired) {

@@ -7,12 +7,14 @@
 namespace nibble {
 namespace {
 
-std::string case_source(std::string_view path) { return fmt::format("case: {}", path); }
+std::string case_source(std::string_view path) {
+  return fmt::format("case: {}", path);
+}
 
 // Numbers that the case or a flag has set say so in their source; the others are the catalog's.
 std::string source_of(const Sourced& number, std::string_view machine) {
-  const bool replaced = number.provenance == Provenance::kGiven ||
-                        number.source.find("case: ") != std::string::npos;
+  const bool replaced =
+      number.provenance == Provenance::kGiven || number.source.find("case: ") != std::string::npos;
   return replaced ? number.source : fmt::format("catalog: {}", machine);
 }
 
@@ -36,7 +38,10 @@ void Scene::conclude(Draft draft) {
 
 void Scene::cannot_say(std::string id, int point, std::string title, std::string reason) {
   std::string sentence = fmt::format("{}: not answered, because {}.", title, reason);
-  conclude({.id = std::move(id), .point = point, .title = std::move(title), .sentence = std::move(sentence)});
+  conclude({.id = std::move(id),
+            .point = point,
+            .title = std::move(title),
+            .sentence = std::move(sentence)});
   analysis.findings.back().missing = std::move(reason);
 }
 
@@ -52,7 +57,8 @@ Inputs& Inputs::add(std::string name, double value, std::string unit, std::strin
   return *this;
 }
 
-Inputs& Inputs::given(std::string name, double value, std::string unit, std::string_view case_path) {
+Inputs& Inputs::given(std::string name, double value, std::string unit,
+                      std::string_view case_path) {
   return add(std::move(name), value, std::move(unit), case_source(case_path));
 }
 
@@ -72,7 +78,9 @@ Inputs& Inputs::timing(const MeasuredKernel& kernel) {
   return given("time", kernel.time_us.value_or(0), "us", kernel.path + ".time_us");
 }
 
-Inputs& Inputs::bandwidth() { return number("bandwidth", scene_.machine().bandwidth_gb_s, "GB/s"); }
+Inputs& Inputs::bandwidth() {
+  return number("bandwidth", scene_.machine().bandwidth_gb_s, "GB/s");
+}
 
 Inputs& Inputs::peak(Precision precision) {
   const Peak* peak = scene_.machine().peak(precision);
@@ -142,7 +150,9 @@ Inputs& Inputs::link() {
              source(scene_.found.link_latency_us, link.latency_us, "machine.link_latency_us"));
 }
 
-Inputs& Inputs::memory() { return number("memory", scene_.machine().memory_gb, "GB"); }
+Inputs& Inputs::memory() {
+  return number("memory", scene_.machine().memory_gb, "GB");
+}
 
 Inputs& Inputs::cap() {
   if (!scene_.found.max_running_requests) return *this;
@@ -195,15 +205,21 @@ std::string kernel_slug(const MeasuredKernel& kernel) {
   return fmt::format("{}.{}x{}x{}", to_string(kernel.format), *kernel.m, *kernel.n, *kernel.k);
 }
 
-std::string level_slug(double concurrency) { return fmt::format("{}", concurrency); }
+std::string level_slug(double concurrency) {
+  return fmt::format("{}", concurrency);
+}
 
-std::string percent_text(double ratio) { return format_percent(ratio); }
+std::string percent_text(double ratio) {
+  return format_percent(ratio);
+}
 
 std::string times_text(double ratio) {
   return fmt::format("{} x", format_number(ratio, ratio >= 100 ? 3 : 2));
 }
 
-bool has_shape(const MeasuredKernel& kernel) { return kernel.m && kernel.n && kernel.k; }
+bool has_shape(const MeasuredKernel& kernel) {
+  return kernel.m && kernel.n && kernel.k;
+}
 
 std::optional<double> output_rate(const Case& found, const std::optional<double>& output,
                                   const std::optional<double>& total) {

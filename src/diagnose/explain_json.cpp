@@ -4,15 +4,20 @@
 namespace nibble {
 namespace {
 
-Json optional_number(const std::optional<double>& number) { return Json(number); }
+Json optional_number(const std::optional<double>& number) {
+  return Json(number);
+}
 
 Json to_json(const KernelAnalysis& kernel) {
   Json json = Json::object();
   const MeasuredKernel& measured = kernel.measured;
   json.set("label", kernel.label);
   json.set("library", measured.library);
-  json.set("weights", to_string(measured.format)).set("activations", to_string(measured.activations));
-  json.set("m", optional_number(measured.m)).set("n", optional_number(measured.n)).set("k", optional_number(measured.k));
+  json.set("weights", to_string(measured.format))
+      .set("activations", to_string(measured.activations));
+  json.set("m", optional_number(measured.m))
+      .set("n", optional_number(measured.n))
+      .set("k", optional_number(measured.k));
   json.set("tflops", optional_number(measured.tflops));
   json.set("cold", measured.cold ? Json(*measured.cold) : Json());
   json.set("precision", to_string(kernel.precision));
@@ -44,11 +49,15 @@ Json to_json(const LevelAnalysis& level) {
   if (level.prefill) {
     json.set("prefill", to_json(*level.prefill)).set("prefill_passes", level.prefill_passes);
   }
-  if (level.spread) json.set("routing", to_json(*level.spread)).set("routing_ranks", level.spread_ranks);
+  if (level.spread)
+    json.set("routing", to_json(*level.spread)).set("routing_ranks", level.spread_ranks);
   Json terms = Json::array();
   for (const WaterfallTerm& term : level.waterfall) {
     Json entry = Json::object();
-    entry.set("id", term.id).set("title", term.title).set("time_us", term.time_us).set("note", term.note);
+    entry.set("id", term.id)
+        .set("title", term.title)
+        .set("time_us", term.time_us)
+        .set("note", term.note);
     terms.push(std::move(entry));
   }
   return json.set("waterfall", std::move(terms));
@@ -64,7 +73,9 @@ Json to_json(const Proposal& proposal) {
 
 Json to_json(const SharedBudget& budget) {
   Json json = Json::object();
-  json.set("tile", to_string(budget.tile)).set("stages", budget.stages).set("stage_bytes", budget.stage_bytes);
+  json.set("tile", to_string(budget.tile))
+      .set("stages", budget.stages)
+      .set("stage_bytes", budget.stage_bytes);
   json.set("a_bytes", budget.a_bytes).set("b_bytes", budget.b_bytes);
   json.set("scale_a_bytes", budget.scale_a_bytes).set("scale_b_bytes", budget.scale_b_bytes);
   json.set("epilogue_bytes", budget.epilogue_bytes).set("fixed_bytes", budget.fixed_bytes);
@@ -86,7 +97,8 @@ Json to_json(const CaseAnalysis& analysis) {
   json.set("name", analysis.source.name).set("source", analysis.source.source);
   json.set("kernels", list(analysis.kernels));
   json.set("levels", list(analysis.levels));
-  json.set("headline", analysis.levels.empty() ? Json() : Json(static_cast<std::int64_t>(analysis.headline)));
+  json.set("headline",
+           analysis.levels.empty() ? Json() : Json(static_cast<std::int64_t>(analysis.headline)));
   json.set("tiles", list(analysis.tiles));
   json.set("findings", list(analysis.findings));
   json.set("proposals", list(analysis.proposals));

@@ -10,7 +10,8 @@ namespace nibble {
 namespace {
 
 constexpr double kBf16Bytes = 2;
-constexpr double kNearRoof = 2;  // within this factor of the larger floor, that roof explains the time
+constexpr double kNearRoof =
+    2;  // within this factor of the larger floor, that roof explains the time
 constexpr TileShape kUsualTile{128, 128, 128};
 
 double gemm_bytes(const MeasuredKernel& kernel, Format activations) {
@@ -45,8 +46,8 @@ KernelAnalysis analyze_kernel(const Scene& scene, const MeasuredKernel& measured
                                measured.shape.empty() ? "shape not stated" : measured.shape);
     return kernel;
   }
-  kernel.label = fmt::format("{} {}x{}x{}", to_string(measured.format), *measured.m, *measured.n,
-                             *measured.k);
+  kernel.label =
+      fmt::format("{} {}x{}x{}", to_string(measured.format), *measured.m, *measured.n, *measured.k);
   kernel.flop = 2 * *measured.m * *measured.n * *measured.k;
   kernel.time_us = measured.time_us ? *measured.time_us : kernel.flop / (*measured.tflops * 1e6);
   kernel.bytes = gemm_bytes(measured, measured.activations);
@@ -68,18 +69,18 @@ void explain_ridge(Scene& scene, const KernelAnalysis& kernel) {
   for (const Finding& known : scene.analysis.findings) {
     if (known.id == id) return;
   }
-  scene.conclude({.id = id,
-                  .point = 1,
-                  .title = fmt::format("Ridge of {}", to_string(kernel.precision)),
-                  .value = kernel.ridge,
-                  .unit = "FLOP/B",
-                  .formula = "peak / bandwidth",
-                  .inputs = Inputs(scene).peak(kernel.precision).bandwidth().list(),
-                  .sentence = fmt::format(
-                      "The {} roofs meet at {} FLOP/B: {} TFLOPS dense over {} GB/s.",
-                      to_string(kernel.precision), format_number(kernel.ridge),
-                      format_number(kernel.peak_tflops),
-                      format_number(scene.machine().bandwidth_gb_s.value))});
+  scene.conclude(
+      {.id = id,
+       .point = 1,
+       .title = fmt::format("Ridge of {}", to_string(kernel.precision)),
+       .value = kernel.ridge,
+       .unit = "FLOP/B",
+       .formula = "peak / bandwidth",
+       .inputs = Inputs(scene).peak(kernel.precision).bandwidth().list(),
+       .sentence = fmt::format("The {} roofs meet at {} FLOP/B: {} TFLOPS dense over {} GB/s.",
+                               to_string(kernel.precision), format_number(kernel.ridge),
+                               format_number(kernel.peak_tflops),
+                               format_number(scene.machine().bandwidth_gb_s.value))});
 }
 
 // The intensity as commonly written, 2MNK / (MK + NK), counts elements: it becomes FLOP/B only when
@@ -98,16 +99,17 @@ void explain_elements(Scene& scene, const KernelAnalysis& kernel) {
                   .inputs = Inputs(scene).shape(measured).list(),
                   .sentence = fmt::format("{}: 2MNK/(MK+NK) is {} FLOP per element, not per byte.",
                                           kernel.label, format_number(per_element))});
-  scene.conclude({.id = "intensity.bf16." + slug,
-                  .point = 1,
-                  .title = "Intensity with bf16 operands",
-                  .value = per_element / kBf16Bytes,
-                  .unit = "FLOP/B",
-                  .formula = "2*M*N*K / (2 B * (M*K + N*K))",
-                  .inputs = Inputs(scene).shape(measured).list(),
-                  .assumptions = {"both operands at 2 B per element, output left out"},
-                  .sentence = fmt::format("{}: with bf16 operands the same formula gives {} FLOP/B.",
-                                          kernel.label, format_number(per_element / kBf16Bytes))});
+  scene.conclude(
+      {.id = "intensity.bf16." + slug,
+       .point = 1,
+       .title = "Intensity with bf16 operands",
+       .value = per_element / kBf16Bytes,
+       .unit = "FLOP/B",
+       .formula = "2*M*N*K / (2 B * (M*K + N*K))",
+       .inputs = Inputs(scene).shape(measured).list(),
+       .assumptions = {"both operands at 2 B per element, output left out"},
+       .sentence = fmt::format("{}: with bf16 operands the same formula gives {} FLOP/B.",
+                               kernel.label, format_number(per_element / kBf16Bytes))});
 }
 
 void explain_intensity(Scene& scene, const KernelAnalysis& kernel) {
@@ -140,26 +142,28 @@ void explain_intensity(Scene& scene, const KernelAnalysis& kernel) {
          .formula = "2*M*N*K / (weight bytes + activation bytes + 2 B * M*N)",
          .inputs = Inputs(scene).shape(measured).list(),
          .assumptions = {"activations quantized beforehand, bf16 output"},
-         .sentence = fmt::format("{}: with {} activations {} FLOP/B.", kernel.label,
-                                 to_string(measured.activations), format_number(kernel.intensity))});
+         .sentence =
+             fmt::format("{}: with {} activations {} FLOP/B.", kernel.label,
+                         to_string(measured.activations), format_number(kernel.intensity))});
   }
   explain_ridge(scene, kernel);
   const double below = kernel.ridge / kernel.intensity_bf16_activations;
-  scene.conclude({.id = "intensity.below_ridge." + slug,
-                  .point = 1,
-                  .title = "Distance from the ridge",
-                  .value = below,
-                  .unit = "x",
-                  .verdict = below > 1 ? "memory roof" : "compute roof",
-                  .formula = "(peak / bandwidth) / intensity",
-                  .inputs = Inputs(scene).shape(measured).peak(kernel.precision).bandwidth().list(),
-                  .assumptions = {"bf16 activations and output"},
-                  .sentence = fmt::format(
-                      "{}: {} FLOP/B lies {} {} the {} ridge of {} FLOP/B, so the {} roof is the lower one.",
-                      kernel.label, format_number(kernel.intensity_bf16_activations),
-                      times_text(below > 1 ? below : 1 / below), below > 1 ? "below" : "above",
-                      to_string(kernel.precision), format_number(kernel.ridge),
-                      below > 1 ? "memory" : "compute")});
+  scene.conclude(
+      {.id = "intensity.below_ridge." + slug,
+       .point = 1,
+       .title = "Distance from the ridge",
+       .value = below,
+       .unit = "x",
+       .verdict = below > 1 ? "memory roof" : "compute roof",
+       .formula = "(peak / bandwidth) / intensity",
+       .inputs = Inputs(scene).shape(measured).peak(kernel.precision).bandwidth().list(),
+       .assumptions = {"bf16 activations and output"},
+       .sentence = fmt::format(
+           "{}: {} FLOP/B lies {} {} the {} ridge of {} FLOP/B, so the {} roof is the lower one.",
+           kernel.label, format_number(kernel.intensity_bf16_activations),
+           times_text(below > 1 ? below : 1 / below), below > 1 ? "below" : "above",
+           to_string(kernel.precision), format_number(kernel.ridge),
+           below > 1 ? "memory" : "compute")});
 }
 
 void explain_floors(Scene& scene, const KernelAnalysis& kernel) {
@@ -172,11 +176,10 @@ void explain_floors(Scene& scene, const KernelAnalysis& kernel) {
                   .unit = "us",
                   .formula = measured.time_us ? "time" : "2*M*N*K / rate",
                   .inputs = Inputs(scene).shape(measured).timing(measured).list(),
-                  .sentence = fmt::format("{}: {} at {} TFLOPS, {}.", kernel.label,
-                                          format_time_us(kernel.time_us),
-                                          format_number(kernel.flop / kernel.time_us / 1e6),
-                                          measured.library.empty() ? "library not stated"
-                                                                   : measured.library)});
+                  .sentence = fmt::format(
+                      "{}: {} at {} TFLOPS, {}.", kernel.label, format_time_us(kernel.time_us),
+                      format_number(kernel.flop / kernel.time_us / 1e6),
+                      measured.library.empty() ? "library not stated" : measured.library)});
   scene.conclude(
       {.id = "kernel.memory_floor." + slug,
        .point = 2,
@@ -190,17 +193,17 @@ void explain_floors(Scene& scene, const KernelAnalysis& kernel) {
                                kernel.label, format_bytes(kernel.bytes_bf16_activations),
                                format_time_us(kernel.memory_bf16_activations_us),
                                format_time_us(kernel.memory_us), to_string(measured.activations))});
-  scene.conclude({.id = "kernel.compute_floor." + slug,
-                  .point = 2,
-                  .title = "Compute floor",
-                  .value = kernel.compute_us,
-                  .unit = "us",
-                  .formula = "2*M*N*K / peak",
-                  .inputs = Inputs(scene).shape(measured).peak(kernel.precision).list(),
-                  .sentence = fmt::format("{}: {} at the {} peak take {}.", kernel.label,
-                                          format_quantity(kernel.flop, "FLOP"),
-                                          to_string(kernel.precision),
-                                          format_time_us(kernel.compute_us))});
+  scene.conclude(
+      {.id = "kernel.compute_floor." + slug,
+       .point = 2,
+       .title = "Compute floor",
+       .value = kernel.compute_us,
+       .unit = "us",
+       .formula = "2*M*N*K / peak",
+       .inputs = Inputs(scene).shape(measured).peak(kernel.precision).list(),
+       .sentence = fmt::format("{}: {} at the {} peak take {}.", kernel.label,
+                               format_quantity(kernel.flop, "FLOP"), to_string(kernel.precision),
+                               format_time_us(kernel.compute_us))});
 }
 
 void explain_ratios(Scene& scene, const KernelAnalysis& kernel) {
@@ -208,16 +211,16 @@ void explain_ratios(Scene& scene, const KernelAnalysis& kernel) {
   const std::string slug = kernel_slug(measured);
   const double over_memory = kernel.time_us / kernel.memory_bf16_activations_us;
   const double over_compute = kernel.time_us / kernel.compute_us;
-  scene.conclude({.id = "kernel.over_memory." + slug,
-                  .point = 2,
-                  .title = "Time over the memory floor",
-                  .value = over_memory,
-                  .unit = "x",
-                  .formula = "time / memory floor",
-                  .inputs = Inputs(scene).shape(measured).timing(measured).bandwidth().list(),
-                  .assumptions = {"bf16 activations and output"},
-                  .sentence = fmt::format("{}: {} the memory floor.", kernel.label,
-                                          times_text(over_memory))});
+  scene.conclude(
+      {.id = "kernel.over_memory." + slug,
+       .point = 2,
+       .title = "Time over the memory floor",
+       .value = over_memory,
+       .unit = "x",
+       .formula = "time / memory floor",
+       .inputs = Inputs(scene).shape(measured).timing(measured).bandwidth().list(),
+       .assumptions = {"bf16 activations and output"},
+       .sentence = fmt::format("{}: {} the memory floor.", kernel.label, times_text(over_memory))});
   scene.conclude(
       {.id = "kernel.over_compute." + slug,
        .point = 2,
@@ -226,24 +229,26 @@ void explain_ratios(Scene& scene, const KernelAnalysis& kernel) {
        .unit = "x",
        .formula = "time / compute floor",
        .inputs = Inputs(scene).shape(measured).timing(measured).peak(kernel.precision).list(),
-       .sentence = fmt::format("{}: {} the compute floor.", kernel.label, times_text(over_compute))});
+       .sentence =
+           fmt::format("{}: {} the compute floor.", kernel.label, times_text(over_compute))});
 }
 
 std::string regime_sentence(const KernelAnalysis& kernel) {
-  const std::string floors =
-      fmt::format("{} measured against floors of {} (memory) and {} (compute)",
-                  format_time_us(kernel.time_us), format_time_us(kernel.memory_us),
-                  format_time_us(kernel.compute_us));
+  const std::string floors = fmt::format(
+      "{} measured against floors of {} (memory) and {} (compute)", format_time_us(kernel.time_us),
+      format_time_us(kernel.memory_us), format_time_us(kernel.compute_us));
   if (kernel.regime == "accounting error") {
     const bool above_peak = kernel.time_us < kernel.compute_us;
     return fmt::format("{}: {}: faster than {}; {}.", kernel.label, floors,
                        above_peak ? "the peak allows" : "DRAM allows",
-                       above_peak ? "the peak, the clock or the FLOP count is wrong"
-                                  : "the weights were hot in L2, or the bytes or the bandwidth are wrong");
+                       above_peak
+                           ? "the peak, the clock or the FLOP count is wrong"
+                           : "the weights were hot in L2, or the bytes or the bandwidth are wrong");
   }
   if (kernel.regime == "launch or latency") {
     return fmt::format(
-        "{}: {}: neither memory- nor compute-bound; launch or latency, or the timing includes the host.",
+        "{}: {}: neither memory- nor compute-bound; launch or latency, or the timing includes the "
+        "host.",
         kernel.label, floors);
   }
   return fmt::format("{}: {}: {}-bound, {} of that roof.", kernel.label, floors, kernel.regime,
@@ -253,25 +258,22 @@ std::string regime_sentence(const KernelAnalysis& kernel) {
 void explain_regime(Scene& scene, const KernelAnalysis& kernel) {
   const MeasuredKernel& measured = kernel.measured;
   const std::string slug = kernel_slug(measured);
-  scene.conclude({.id = "kernel.regime." + slug,
-                  .point = 2,
-                  .title = "What holds the kernel",
-                  .value = kernel.time_us / std::max(kernel.memory_us, kernel.compute_us),
-                  .unit = "x",
-                  .verdict = kernel.regime,
-                  .formula = "time / max(memory floor, compute floor)",
-                  .inputs = Inputs(scene)
-                                .shape(measured)
-                                .timing(measured)
-                                .bandwidth()
-                                .peak(kernel.precision)
-                                .list(),
-                  .assumptions = {fmt::format("{} activations, bf16 output, DRAM traffic once; within "
-                                              "2 x of the larger floor that roof explains the time",
-                                              to_string(measured.activations))},
-                  .confidence = kernel.regime == "launch or latency" ? Confidence::kLikely
-                                                                     : Confidence::kDerived,
-                  .sentence = regime_sentence(kernel)});
+  scene.conclude(
+      {.id = "kernel.regime." + slug,
+       .point = 2,
+       .title = "What holds the kernel",
+       .value = kernel.time_us / std::max(kernel.memory_us, kernel.compute_us),
+       .unit = "x",
+       .verdict = kernel.regime,
+       .formula = "time / max(memory floor, compute floor)",
+       .inputs =
+           Inputs(scene).shape(measured).timing(measured).bandwidth().peak(kernel.precision).list(),
+       .assumptions = {fmt::format("{} activations, bf16 output, DRAM traffic once; within "
+                                   "2 x of the larger floor that roof explains the time",
+                                   to_string(measured.activations))},
+       .confidence =
+           kernel.regime == "launch or latency" ? Confidence::kLikely : Confidence::kDerived,
+       .sentence = regime_sentence(kernel)});
 }
 
 // The highest share of the peak that the bandwidth lets this shape reach.
@@ -289,8 +291,8 @@ void explain_yardstick(Scene& scene, const KernelAnalysis& kernel) {
                   .inputs = Inputs(scene).shape(measured).bandwidth().peak(kernel.precision).list(),
                   .assumptions = {"bf16 activations and output"},
                   .sentence = fmt::format(
-                      "{}: bandwidth allows {} of the {} peak{}.", kernel.label, percent_text(ceiling),
-                      to_string(kernel.precision),
+                      "{}: bandwidth allows {} of the {} peak{}.", kernel.label,
+                      percent_text(ceiling), to_string(kernel.precision),
                       ceiling < 1 ? "; below the ridge a share of peak is no yardstick" : "")});
   if (kernel.regime == "accounting error") return;
   scene.conclude(
@@ -320,19 +322,21 @@ void explain_cache(Scene& scene, const KernelAnalysis& kernel) {
   std::string verdict = fits ? fmt::format("fits L2, cold: {}", stated) : "larger than L2";
   std::string meaning = "a repeated timing still reads DRAM";
   if (fits) {
-    meaning = measured.cold ? fmt::format("the timing was {}", stated)
-                            : "whether the timing was cold is not stated, and a repeated one reads L2";
+    meaning = measured.cold
+                  ? fmt::format("the timing was {}", stated)
+                  : "whether the timing was cold is not stated, and a repeated one reads L2";
   }
-  scene.conclude({.id = "kernel.cache." + slug,
-                  .point = 2,
-                  .title = "Cold or hot",
-                  .value = bytes,
-                  .unit = "B",
-                  .verdict = std::move(verdict),
-                  .formula = "N * K * bytes per weight",
-                  .inputs = Inputs(scene).shape(measured).number("L2", *scene.machine().l2_mb, "MB").list(),
-                  .sentence = fmt::format("{}: {} of weights against {} of L2: {}.", kernel.label,
-                                          format_bytes(bytes), format_bytes(cache_bytes), meaning)});
+  scene.conclude(
+      {.id = "kernel.cache." + slug,
+       .point = 2,
+       .title = "Cold or hot",
+       .value = bytes,
+       .unit = "B",
+       .verdict = std::move(verdict),
+       .formula = "N * K * bytes per weight",
+       .inputs = Inputs(scene).shape(measured).number("L2", *scene.machine().l2_mb, "MB").list(),
+       .sentence = fmt::format("{}: {} of weights against {} of L2: {}.", kernel.label,
+                               format_bytes(bytes), format_bytes(cache_bytes), meaning)});
 }
 
 // Only a rate: no floors, but it can still be above the peak.
@@ -351,9 +355,10 @@ void explain_rate(Scene& scene, const KernelAnalysis& kernel) {
        .inputs = Inputs(scene).timing(measured).peak(kernel.precision).list(),
        .sentence =
            share > 1
-               ? fmt::format("{}: {} TFLOPS is more than the {} peak of {} TFLOPS: the peak is wrong.",
-                             kernel.label, format_number(*measured.tflops),
-                             to_string(kernel.precision), format_number(kernel.peak_tflops))
+               ? fmt::format(
+                     "{}: {} TFLOPS is more than the {} peak of {} TFLOPS: the peak is wrong.",
+                     kernel.label, format_number(*measured.tflops), to_string(kernel.precision),
+                     format_number(kernel.peak_tflops))
                : fmt::format("{}: {} TFLOPS is {} of the {} peak of {} TFLOPS.", kernel.label,
                              format_number(*measured.tflops), percent_text(share),
                              to_string(kernel.precision), format_number(kernel.peak_tflops))});

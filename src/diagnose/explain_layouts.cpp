@@ -31,7 +31,8 @@ std::optional<double> rate_of(const MeasuredLayout& a, const MeasuredLayout& b, 
 Inputs& add_compared(Inputs& inputs, const MeasuredLayout& compared) {
   inputs.given("tp", static_cast<double>(compared.layout.tp), "GPUs", compared.path + ".tp");
   inputs.given("pp", static_cast<double>(compared.layout.pp), "stages", compared.path + ".pp");
-  return inputs.given("concurrency", compared.concurrency, "requests", compared.path + ".concurrency");
+  return inputs.given("concurrency", compared.concurrency, "requests",
+                      compared.path + ".concurrency");
 }
 
 Inputs& add_rates(Inputs& inputs, const MeasuredLayout& compared) {
@@ -51,7 +52,8 @@ Result<Step> step_of(const Scene& scene, const MeasuredLayout& compared) {
 }
 
 // Everything of the floor but this layout, which is not the server's.
-Inputs prediction_inputs(const Scene& scene, const MeasuredLayout& base, const MeasuredLayout& other) {
+Inputs prediction_inputs(const Scene& scene, const MeasuredLayout& base,
+                         const MeasuredLayout& other) {
   Inputs inputs(scene);
   inputs.experts().expert_sizes().layers().bandwidth().cap().lengths();
   add_compared(inputs, base);
@@ -62,7 +64,8 @@ Inputs prediction_inputs(const Scene& scene, const MeasuredLayout& base, const M
 void explain_prediction(Scene& scene, const MeasuredLayout& base, const MeasuredLayout& other,
                         std::optional<double> measured) {
   const std::string slug = layout_slug(other);
-  const std::string names = fmt::format("{} against {}", other.layout.describe(), base.layout.describe());
+  const std::string names =
+      fmt::format("{} against {}", other.layout.describe(), base.layout.describe());
   const Result<Step> base_step = step_of(scene, base);
   const Result<Step> other_step = step_of(scene, other);
   if (!base_step || !other_step) {
@@ -74,58 +77,67 @@ void explain_prediction(Scene& scene, const MeasuredLayout& base, const Measured
                               other_step->concurrency / base_step->concurrency;
   const double by_floor = other_step->tokens_per_s / base_step->tokens_per_s;
   Inputs inputs = prediction_inputs(scene, base, other);
-  scene.conclude({.id = "layouts.predicted." + slug,
-                  .point = 10,
-                  .title = names + ": by bandwidth",
-                  .value = by_bandwidth,
-                  .unit = "x",
-                  .formula = "(weights + KV per step) of one over the other",
-                  .inputs = inputs.list(),
-                  .assumptions = {"memory traffic of weights and cache alone"},
-                  .sentence = fmt::format(
-                      "{}: with {} microbatches in flight each GPU reads {} of weights and cache per step instead of {}: "
-                      "bandwidth predicts {} of the throughput.",
-                      names, format_number(other_step->microbatches),
-                      format_bytes(other_step->weight_bytes + other_step->kv_bytes),
-                      format_bytes(base_step->weight_bytes + base_step->kv_bytes), format_number(by_bandwidth, 3))});
-  scene.conclude({.id = "layouts.floor." + slug,
-                  .point = 10,
-                  .title = names + ": by the whole floor",
-                  .value = by_floor,
-                  .unit = "x",
-                  .formula = "floor rate / floor rate",
-                  .inputs = [&] {
-                    Inputs all(scene);
-                    all.deployment();
-                    std::vector<FindingInput> list = inputs.list();
-                    for (FindingInput& input : all.list()) list.push_back(std::move(input));
-                    return list;
-                  }(),
-                  .assumptions = assumptions(scene.deployment()),
-                  .sentence = fmt::format("{}: with collectives, activations and launches the floor gives {}.", names,
-                                          format_number(by_floor, 3))});
+  scene.conclude(
+      {.id = "layouts.predicted." + slug,
+       .point = 10,
+       .title = names + ": by bandwidth",
+       .value = by_bandwidth,
+       .unit = "x",
+       .formula = "(weights + KV per step) of one over the other",
+       .inputs = inputs.list(),
+       .assumptions = {"memory traffic of weights and cache alone"},
+       .sentence = fmt::format("{}: with {} microbatches in flight each GPU reads {} of weights "
+                               "and cache per step instead of {}: "
+                               "bandwidth predicts {} of the throughput.",
+                               names, format_number(other_step->microbatches),
+                               format_bytes(other_step->weight_bytes + other_step->kv_bytes),
+                               format_bytes(base_step->weight_bytes + base_step->kv_bytes),
+                               format_number(by_bandwidth, 3))});
+  scene.conclude(
+      {.id = "layouts.floor." + slug,
+       .point = 10,
+       .title = names + ": by the whole floor",
+       .value = by_floor,
+       .unit = "x",
+       .formula = "floor rate / floor rate",
+       .inputs =
+           [&] {
+             Inputs all(scene);
+             all.deployment();
+             std::vector<FindingInput> list = inputs.list();
+             for (FindingInput& input : all.list()) list.push_back(std::move(input));
+             return list;
+           }(),
+       .assumptions = assumptions(scene.deployment()),
+       .sentence = fmt::format("{}: with collectives, activations and launches the floor gives {}.",
+                               names, format_number(by_floor, 3))});
   if (!measured) return;
   const bool near = std::abs(*measured / by_bandwidth - 1) <= kNearPrediction;
   add_rates(add_rates(inputs, base), other);
-  scene.conclude({.id = "layouts.verdict." + slug,
-                  .point = 10,
-                  .title = names + ": what it proves",
-                  .value = *measured / by_bandwidth,
-                  .unit = "x",
-                  .verdict = near ? "as bandwidth predicts" : "not by bandwidth alone",
-                  .formula = "measured ratio / predicted ratio",
-                  .inputs = inputs.list(),
-                  .confidence = Confidence::kLikely,
-                  .sentence = near ? fmt::format("{}: {} measured where bandwidth predicts {}: no proof that the "
-                                                 "deployment is compute-bound.",
-                                                 names, format_number(*measured, 3), format_number(by_bandwidth, 3))
-                                   : fmt::format("{}: {} measured where bandwidth predicts {}: something else differs.",
-                                                 names, format_number(*measured, 3), format_number(by_bandwidth, 3))});
+  scene.conclude(
+      {.id = "layouts.verdict." + slug,
+       .point = 10,
+       .title = names + ": what it proves",
+       .value = *measured / by_bandwidth,
+       .unit = "x",
+       .verdict = near ? "as bandwidth predicts" : "not by bandwidth alone",
+       .formula = "measured ratio / predicted ratio",
+       .inputs = inputs.list(),
+       .confidence = Confidence::kLikely,
+       .sentence =
+           near
+               ? fmt::format("{}: {} measured where bandwidth predicts {}: no proof that the "
+                             "deployment is compute-bound.",
+                             names, format_number(*measured, 3), format_number(by_bandwidth, 3))
+               : fmt::format("{}: {} measured where bandwidth predicts {}: something else differs.",
+                             names, format_number(*measured, 3), format_number(by_bandwidth, 3))});
 }
 
-std::optional<double> explain_measured(Scene& scene, const MeasuredLayout& base, const MeasuredLayout& other) {
+std::optional<double> explain_measured(Scene& scene, const MeasuredLayout& base,
+                                       const MeasuredLayout& other) {
   const std::string slug = layout_slug(other);
-  const std::string names = fmt::format("{} against {}", other.layout.describe(), base.layout.describe());
+  const std::string names =
+      fmt::format("{} against {}", other.layout.describe(), base.layout.describe());
   const std::optional<double> base_rate = rate_of(base, other, true);
   const std::optional<double> other_rate = rate_of(base, other, false);
   if (!base_rate || !other_rate || base.concurrency != other.concurrency) {
@@ -136,8 +148,8 @@ std::optional<double> explain_measured(Scene& scene, const MeasuredLayout& base,
   }
   Inputs inputs(scene);
   add_rates(add_rates(inputs, base), other);
-  inputs.given("concurrency", base.concurrency, "requests", base.path + ".concurrency");
-  inputs.given("concurrency", other.concurrency, "requests", other.path + ".concurrency");
+  add_compared(inputs, base);
+  add_compared(inputs, other);
   scene.conclude({.id = "layouts.measured." + slug,
                   .point = 10,
                   .title = names + ": measured",
@@ -173,19 +185,20 @@ void explain_agreement(Scene& scene, const MeasuredLayout& compared) {
     }
     const double ratio = *compared.total_tok_s / *total;
     const bool agrees = std::abs(ratio - 1) <= kAgrees;
-    scene.conclude({.id = "layouts.agreement." + layout_slug(compared),
-                    .point = 10,
-                    .title = "Comparison against load test",
-                    .value = ratio,
-                    .unit = "x",
-                    .verdict = agrees ? "agrees" : "disagrees",
-                    .formula = "compared total / (output rate * (input + output) / output)",
-                    .inputs = inputs.list(),
-                    .sentence = fmt::format(
-                        "{} at {} requests: {} total tok/s in the comparison, {} in the load test: they {}.",
-                        compared.layout.describe(), format_count(compared.concurrency),
-                        format_number(*compared.total_tok_s), format_number(*total),
-                        agrees ? "agree" : "disagree, so lengths, cache hits or versions differed")});
+    scene.conclude(
+        {.id = "layouts.agreement." + layout_slug(compared),
+         .point = 10,
+         .title = "Comparison against load test",
+         .value = ratio,
+         .unit = "x",
+         .verdict = agrees ? "agrees" : "disagrees",
+         .formula = "compared total / (output rate * (input + output) / output)",
+         .inputs = inputs.list(),
+         .sentence = fmt::format(
+             "{} at {} requests: {} total tok/s in the comparison, {} in the load test: they {}.",
+             compared.layout.describe(), format_count(compared.concurrency),
+             format_number(*compared.total_tok_s), format_number(*total),
+             agrees ? "agree" : "disagree, so lengths, cache hits or versions differed")});
     return;
   }
 }
@@ -203,7 +216,8 @@ void explain_layouts(Scene& scene) {
     }
     for (std::size_t index = 0; index < compared.size(); ++index) {
       if (index == base) continue;
-      const std::optional<double> measured = explain_measured(scene, compared[base], compared[index]);
+      const std::optional<double> measured =
+          explain_measured(scene, compared[base], compared[index]);
       explain_prediction(scene, compared[base], compared[index], measured);
     }
   }

@@ -1,5 +1,5 @@
-// Load levels: measured time per step by Little's law, the floor of the same step, and the waterfall
-// between them.
+// Load levels: measured time per step by Little's law, the floor of the same step, and the
+// waterfall between them.
 #include <algorithm>
 
 #include "base/units.h"
@@ -19,7 +19,9 @@ struct Shares {
   double launches = 0;
 };
 
-bool is_expert_gemm(const Op& op) { return op.name == "moe.gate_up" || op.name == "moe.down"; }
+bool is_expert_gemm(const Op& op) {
+  return op.name == "moe.gate_up" || op.name == "moe.down";
+}
 
 Shares shares_of(const Step& step) {
   Shares shares;
@@ -49,8 +51,8 @@ std::string expert_note(const Step& step, const MachineSpec& machine) {
     if (op.name == "moe.gate_up") layers += op.count;
   }
   if (layers == 0) return "no experts";
-  return fmt::format("{} layers x {} at {} GB/s", format_number(layers), format_bytes(bytes / layers),
-                     format_number(machine.bandwidth_gb_s.value));
+  return fmt::format("{} layers x {} at {} GB/s", format_number(layers),
+                     format_bytes(bytes / layers), format_number(machine.bandwidth_gb_s.value));
 }
 
 std::string collective_note(const Scene& scene, const Step& step) {
@@ -83,19 +85,24 @@ void add_decode_terms(const Scene& scene, LevelAnalysis& level) {
   add_term(level, "other_weights", "other weights", shares.other_weights,
            "attention, shared experts, dense layers, router, lm_head");
   add_term(level, "kv", "KV cache", shares.kv,
-           level.context > 0 ? fmt::format("{} tokens a sequence on average", format_number(level.context))
-                             : "lengths not stated: one token a sequence");
-  add_term(level, "activations", "activations", shares.activations, "read and written once an operation");
+           level.context > 0
+               ? fmt::format("{} tokens a sequence on average", format_number(level.context))
+               : "lengths not stated: one token a sequence");
+  add_term(level, "activations", "activations", shares.activations,
+           "read and written once an operation");
   if (shares.compute > 0) {
-    add_term(level, "compute", "matrix units", shares.compute, "beyond the memory time of the same operations");
+    add_term(level, "compute", "matrix units", shares.compute,
+             "beyond the memory time of the same operations");
   }
   if (shares.collectives > 0) {
     add_term(level, "collectives", "collectives", shares.collectives, collective_note(scene, step));
   }
   add_term(level, "launches", "launches", shares.launches,
-           fmt::format("{} us between kernels", format_number(scene.deployment().effective_launch_gap_us())));
+           fmt::format("{} us between kernels",
+                       format_number(scene.deployment().effective_launch_gap_us())));
   if (step.pipeline_bubble_us > 0) {
-    add_term(level, "pipeline_bubble", "pipeline bubble", step.pipeline_bubble_us, "stages that wait");
+    add_term(level, "pipeline_bubble", "pipeline bubble", step.pipeline_bubble_us,
+             "stages that wait");
   }
 }
 
@@ -114,7 +121,8 @@ void add_prefill_term(LevelAnalysis& level) {
   std::string note = fmt::format("{} prompt tokens a step, as a pass of their own",
                                  format_number(level.prefill->rows * level.prefill_passes));
   if (alone_us > left_us) {
-    note += fmt::format(", would take {}: more is not left, so prompts share passes", format_time_us(alone_us));
+    note += fmt::format(", would take {}: more is not left, so prompts share passes",
+                        format_time_us(alone_us));
   }
   add_term(level, "prefill", "prefill", std::min(alone_us, left_us), std::move(note));
 }

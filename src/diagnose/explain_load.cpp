@@ -19,22 +19,22 @@ std::string requests_text(const LevelAnalysis& level) {
 void explain_time_per_token(Scene& scene, const LevelAnalysis& level) {
   const std::string slug = level_slug(level.measured.concurrency);
   const double per_token_ms = level.measured.concurrency / level.output_tok_s * 1e3;
-  scene.conclude({.id = fmt::format("little.{}.step", slug),
-                  .point = 13,
-                  .title = "Time per token and request",
-                  .value = per_token_ms,
-                  .unit = "ms",
-                  .formula = "concurrency / output rate",
-                  .inputs = Inputs(scene).concurrency(level.measured).rate(level.measured).list(),
-                  .assumptions = {"Little's law: all requests were in the system while the rate was measured"},
-                  .sentence = fmt::format("{} at {} tok/s: {} ms per token and request{}.",
-                                          requests_text(level), format_number(level.output_tok_s),
-                                          format_number(per_token_ms),
-                                          level.running < level.measured.concurrency
-                                              ? fmt::format(", queueing included; {} for the {} that run",
-                                                            format_time_us(level.measured_step_us),
-                                                            format_count(level.running))
-                                              : "")});
+  scene.conclude(
+      {.id = fmt::format("little.{}.step", slug),
+       .point = 13,
+       .title = "Time per token and request",
+       .value = per_token_ms,
+       .unit = "ms",
+       .formula = "concurrency / output rate",
+       .inputs = Inputs(scene).concurrency(level.measured).rate(level.measured).cap().list(),
+       .assumptions = {"Little's law: all requests were in the system while the rate was measured"},
+       .sentence = fmt::format(
+           "{} at {} tok/s: {} ms per token and request{}.", requests_text(level),
+           format_number(level.output_tok_s), format_number(per_token_ms),
+           level.running < level.measured.concurrency
+               ? fmt::format(", queueing included; {} for the {} that run",
+                             format_time_us(level.measured_step_us), format_count(level.running))
+               : "")});
 }
 
 void explain_gap(Scene& scene, const LevelAnalysis& level) {
@@ -43,18 +43,21 @@ void explain_gap(Scene& scene, const LevelAnalysis& level) {
   const std::string slug = level_slug(level.measured.concurrency);
   const double implied = level.running / itl_ms * 1e3;
   Inputs inputs(scene);
-  inputs.concurrency(level.measured).cap().given("itl_p50", itl_ms, "ms", level.measured.path + ".itl_ms.p50");
-  scene.conclude({.id = fmt::format("little.{}.implied_rate", slug),
-                  .point = 13,
-                  .title = "Rate that the median ITL would give",
-                  .value = implied,
-                  .unit = "tok/s",
-                  .formula = "running / median ITL",
-                  .inputs = inputs.list(),
-                  .assumptions = {"one token a chunk"},
-                  .sentence = fmt::format("{} in flight at a median ITL of {} ms would be {} tok/s.",
-                                          format_count(level.running), format_number(itl_ms),
-                                          format_count(std::round(implied)))});
+  inputs.concurrency(level.measured)
+      .cap()
+      .given("itl_p50", itl_ms, "ms", level.measured.path + ".itl_ms.p50");
+  scene.conclude(
+      {.id = fmt::format("little.{}.implied_rate", slug),
+       .point = 13,
+       .title = "Rate that the median ITL would give",
+       .value = implied,
+       .unit = "tok/s",
+       .formula = "running / median ITL",
+       .inputs = inputs.list(),
+       .assumptions = {"one token a chunk"},
+       .sentence = fmt::format("{} in flight at a median ITL of {} ms would be {} tok/s.",
+                               format_count(level.running), format_number(itl_ms),
+                               format_count(std::round(implied)))});
   const double ratio = implied / level.output_tok_s;
   const double step_ms = level.measured_step_us / 1e3;
   inputs.rate(level.measured);
@@ -70,21 +73,27 @@ void explain_gap(Scene& scene, const LevelAnalysis& level) {
        .title = "Time outside the median gap",
        .value = ratio,
        .unit = "x",
-       .verdict = steady ? "steady" : ratio > 1 ? "not steady" : "accounting error",
+       .verdict = steady      ? "steady"
+                  : ratio > 1 ? "not steady"
+                              : "accounting error",
        .formula = "(running / median ITL) / output rate",
        .inputs = inputs.list(),
        .assumptions = {"one token a chunk"},
        .confidence = Confidence::kLikely,
-       .sentence = steady ? fmt::format("{}: median ITL and throughput agree within 10 %.", requests_text(level))
-                   : ratio > 1
-                       ? fmt::format("{}: a step must explain {} ms, not the {} ms between chunks: the factor {} "
-                                     "is prefill, TTFT, tail{}, ramp and drain; the load test was too short to "
-                                     "be steady.",
-                                     requests_text(level), format_number(step_ms), format_number(itl_ms),
-                                     format_number(ratio, 3), tail)
-                       : fmt::format("{}: {} ms per token is less than the median ITL of {} ms: chunks hold "
-                                     "several tokens, or fewer requests ran than assumed.",
-                                     requests_text(level), format_number(step_ms), format_number(itl_ms))});
+       .sentence =
+           steady ? fmt::format("{}: median ITL and throughput agree within 10 %.",
+                                requests_text(level))
+           : ratio > 1
+               ? fmt::format(
+                     "{}: a step must explain {} ms, not the {} ms between chunks: the factor {} "
+                     "is prefill, TTFT, tail{}, ramp and drain; the load test was too short to "
+                     "be steady.",
+                     requests_text(level), format_number(step_ms), format_number(itl_ms),
+                     format_number(ratio, 3), tail)
+               : fmt::format(
+                     "{}: {} ms per token is less than the median ITL of {} ms: chunks hold "
+                     "several tokens, or fewer requests ran than assumed.",
+                     requests_text(level), format_number(step_ms), format_number(itl_ms))});
 }
 
 // How much of proportional growth the rate shows between two levels.
@@ -110,10 +119,13 @@ void explain_absent(Scene& scene, const LevelAnalysis& level) {
                   .title = "Missing signals",
                   .verdict = absent,
                   .inputs = Inputs(scene).concurrency(level.measured).list(),
-                  .sentence = fmt::format("At {} requests the case has no {}: growing TTFT and queue at the same ITL "
-                                          "would prove the cap, a growing ITL would disprove it.",
-                                          format_count(level.measured.concurrency), absent)});
-  scene.lacks(fmt::format("{} at concurrency {}: whether requests wait for the scheduler's cap or for the GPUs", absent, slug));
+                  .sentence = fmt::format(
+                      "At {} requests the case has no {}: growing TTFT and queue at the same ITL "
+                      "would prove the cap, a growing ITL would disprove it.",
+                      format_count(level.measured.concurrency), absent)});
+  scene.lacks(fmt::format(
+      "{} at concurrency {}: whether requests wait for the scheduler's cap or for the GPUs", absent,
+      slug));
 }
 
 void explain_flat_end(Scene& scene, const LevelAnalysis& low, const LevelAnalysis& high) {
@@ -141,13 +153,13 @@ void explain_flat_end(Scene& scene, const LevelAnalysis& low, const LevelAnalysi
                      .cap()
                      .list(),
        .confidence = flat ? Confidence::kPossible : Confidence::kDerived,
-       .sentence = fmt::format("From {} to {} requests throughput goes from {} to {} tok/s: {}{}.",
-                               format_count(low.measured.concurrency),
-                               format_count(high.measured.concurrency), format_number(low.output_tok_s),
-                               format_number(high.output_tok_s), verdict,
-                               flat && capped ? fmt::format(" = {}, which is not yet a proof",
-                                                            *scene.found.max_running_requests)
-                                              : "")});
+       .sentence = fmt::format(
+           "From {} to {} requests throughput goes from {} to {} tok/s: {}{}.",
+           format_count(low.measured.concurrency), format_count(high.measured.concurrency),
+           format_number(low.output_tok_s), format_number(high.output_tok_s), verdict,
+           flat && capped
+               ? fmt::format(" = {}, which is not yet a proof", *scene.found.max_running_requests)
+               : "")});
   if (flat) explain_absent(scene, high);
 }
 
@@ -167,7 +179,8 @@ void explain_little(Scene& scene) {
   if (!any_rate) {
     scene.cannot_say("little", 13, "Little's law", "no level has an output rate");
   } else if (!any_gap) {
-    scene.cannot_say("little.ratio", 13, "Time outside the median gap", "no level has a median ITL");
+    scene.cannot_say("little.ratio", 13, "Time outside the median gap",
+                     "no level has a median ITL");
     scene.lacks("median ITL: how much of the time per token lies between decode steps");
   }
 }

@@ -1,6 +1,5 @@
 // Cases with pieces missing: reasons instead of numbers, and never a crash.
 #include <gtest/gtest.h>
-
 #include <set>
 
 #include "diagnose/case_edit.h"
@@ -37,14 +36,30 @@ void expect_all_points(const CaseAnalysis& analysis) {
 }
 
 TEST(ExplainMissingTest, EveryPieceMayBeAbsent) {
-  const std::pair<const char*, const char*> pieces[] = {
-      {"", "kernels"}, {"", "server"}, {"", "load"}, {"", "layouts_compared"}, {"", "claims"},
-      {"", "tactics_failed"}, {"", "notes"}, {"load", "levels"}, {"load", "after_tuning"},
-      {"load", "input_len"}, {"load", "output_len"}, {"machine", "fp4_tflops_quoted"},
-      {"machine", "fp4_tflops_dense_assumed"}, {"machine", "power_limit_w"}, {"machine", "bandwidth_gb_s"},
-      {"machine", "sms"}, {"server", "max_running_requests"}, {"server", "layout"},
-      {"load.levels[2]", "gpus"}, {"load.levels[2]", "itl_ms"}, {"load.levels[2]", "output_tok_s"},
-      {"load.levels[2].gpus", "utilization_pct"}, {"load.levels[2].gpus", "power_w"}, {"model", "experts"}};
+  const std::pair<const char*, const char*> pieces[] = {{"", "kernels"},
+                                                        {"", "server"},
+                                                        {"", "load"},
+                                                        {"", "layouts_compared"},
+                                                        {"", "claims"},
+                                                        {"", "tactics_failed"},
+                                                        {"", "notes"},
+                                                        {"load", "levels"},
+                                                        {"load", "after_tuning"},
+                                                        {"load", "input_len"},
+                                                        {"load", "output_len"},
+                                                        {"machine", "fp4_tflops_quoted"},
+                                                        {"machine", "fp4_tflops_dense_assumed"},
+                                                        {"machine", "power_limit_w"},
+                                                        {"machine", "bandwidth_gb_s"},
+                                                        {"machine", "sms"},
+                                                        {"server", "max_running_requests"},
+                                                        {"server", "layout"},
+                                                        {"load.levels[2]", "gpus"},
+                                                        {"load.levels[2]", "itl_ms"},
+                                                        {"load.levels[2]", "output_tok_s"},
+                                                        {"load.levels[2].gpus", "utilization_pct"},
+                                                        {"load.levels[2].gpus", "power_w"},
+                                                        {"model", "experts"}};
   for (const auto& [parent, key] : pieces) {
     SCOPED_TRACE(fmt::format("without {}.{}", parent, key));
     const CaseAnalysis analysis = explain_document(without(parent, key));
@@ -56,8 +71,11 @@ TEST(ExplainMissingTest, EveryPieceMayBeAbsent) {
 }
 
 TEST(ExplainMissingTest, NothingButNames) {
-  const Json json = Json::parse(R"({"schema": "nibble.case/1", "name": "bare", "model": {"name": "GLM-5-NVFP4"},
-      "machine": {"gpu": "RTX PRO 6000 Blackwell Server", "gpus": 8}})", "bare.json").value();
+  const Json json =
+      Json::parse(R"({"schema": "nibble.case/1", "name": "bare", "model": {"name": "GLM-5-NVFP4"},
+      "machine": {"gpu": "RTX PRO 6000 Blackwell Server", "gpus": 8}})",
+                  "bare.json")
+          .value();
   const CaseAnalysis analysis = explain_document(json);
   expect_all_points(analysis);
   expect_missing(analysis, "intensity", "no kernel with m, n, k");
@@ -77,7 +95,8 @@ TEST(ExplainMissingTest, NothingButNames) {
 }
 
 TEST(ExplainMissingTest, WithoutPower) {
-  expect_missing(explain_document(without("load.levels[2]", "gpus")), "power.share", "no level has power samples");
+  expect_missing(explain_document(without("load.levels[2]", "gpus")), "power.share",
+                 "no level has power samples");
 }
 
 TEST(ExplainMissingTest, WithoutACapThePlateauIsNotBlamedOnOne) {
@@ -141,12 +160,14 @@ TEST(ExplainMissingTest, UnknownModelsAndMachinesAreRefused) {
   at(json, "model.name") = Json("GLM-55");
   const Result<CaseAnalysis> no_model = explain_case(parse_case(json, "x.json").value(), {});
   ASSERT_FALSE(no_model.ok());
-  EXPECT_NE(no_model.error().message.find("model.name"), std::string::npos) << no_model.error().message;
+  EXPECT_NE(no_model.error().message.find("model.name"), std::string::npos)
+      << no_model.error().message;
   json = case_document("glm5_rtxpro6000");
   at(json, "machine.gpu") = Json("RTX PRO 9000");
   const Result<CaseAnalysis> no_machine = explain_case(parse_case(json, "x.json").value(), {});
   ASSERT_FALSE(no_machine.ok());
-  EXPECT_NE(no_machine.error().message.find("machine.gpu"), std::string::npos) << no_machine.error().message;
+  EXPECT_NE(no_machine.error().message.find("machine.gpu"), std::string::npos)
+      << no_machine.error().message;
 }
 
 TEST(ExplainMissingTest, UnknownClaimsAreNotJudged) {

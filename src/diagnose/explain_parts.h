@@ -18,12 +18,12 @@ namespace nibble {
 
 // A number of the case that replaced another one of the catalog.
 struct Override {
-  std::string path;      // "model.hidden"
-  std::string what;      // "hidden size"
+  std::string path;  // "model.hidden"
+  std::string what;  // "hidden size"
   std::string unit;
   double given = 0;
   double catalog = 0;
-  std::string of;        // "catalog: glm-5-nvfp4"
+  std::string of;  // "catalog: glm-5-nvfp4"
 };
 
 // A Finding whose every member may be left out.
@@ -46,12 +46,12 @@ struct Scene {
   Scene(const Case& described, PeakIs meant) : found(described), peak_is(meant) {}
 
   const Case& found;
-  PeakIs peak_is;                      // how the quoted peak is meant in this analysis
+  PeakIs peak_is;  // how the quoted peak is meant in this analysis
   ModelSpec catalog_model;
   MachineSpec catalog_machine;
-  std::vector<Override> overrides;     // numbers that differ
-  std::vector<std::string> ignored;    // numbers of the case that nothing here can take, and why
-  CaseAnalysis analysis;               // the deployment is in it
+  std::vector<Override> overrides;   // numbers that differ
+  std::vector<std::string> ignored;  // numbers of the case that nothing here can take, and why
+  CaseAnalysis analysis;             // the deployment is in it
 
   const Deployment& deployment() const { return analysis.deployment; }
   const MachineSpec& machine() const { return analysis.deployment.machine; }
@@ -80,14 +80,14 @@ class Inputs {
   Inputs& bandwidth();
   Inputs& peak(Precision precision);
   Inputs& sms();
-  Inputs& experts();        // experts, top_k
-  Inputs& expert_sizes();   // hidden, moe_intermediate
+  Inputs& experts();       // experts, top_k
+  Inputs& expert_sizes();  // hidden, moe_intermediate
   Inputs& layers();
   Inputs& layout();
   Inputs& link();
   Inputs& memory();
-  Inputs& cap();            // max_running_requests
-  Inputs& lengths();        // input_len, output_len
+  Inputs& cap();      // max_running_requests
+  Inputs& lengths();  // input_len, output_len
   Inputs& concurrency(const MeasuredLevel& level);
   Inputs& rate(const MeasuredLevel& level);  // output_tok_s, or total_tok_s
   // Everything that the floor of a step rests on, without the load.
@@ -105,9 +105,9 @@ class Inputs {
 
 // "nvfp4.16x2048x6144": the part of an id that names a kernel.
 std::string kernel_slug(const MeasuredKernel& kernel);
-std::string level_slug(double concurrency);       // "1024"
-std::string percent_text(double ratio);           // "39.3 %"
-std::string times_text(double ratio);             // "110 x"
+std::string level_slug(double concurrency);  // "1024"
+std::string percent_text(double ratio);      // "39.3 %"
+std::string times_text(double ratio);        // "110 x"
 bool has_shape(const MeasuredKernel& kernel);
 // Generated tokens per second: stated, or the total's share of them.
 std::optional<double> output_rate(const Case& found, const std::optional<double>& output,
@@ -123,26 +123,26 @@ struct LayerTiles {
   double memory_us = 0;      // of one layer
   double padded_128_us = 0;  // rows padded to 128, MMAs at peak
   double padded_256_us = 0;
-  double win_us = 0;         // what a better tile could win at most, one layer
+  double win_us = 0;  // what a better tile could win at most, one layer
 };
 LayerTiles layer_tiles(const Scene& scene, const LevelAnalysis& level);
 
 // The analyses, in the order in which they run; each fills its part of scene.analysis.
-void explain_kernels(Scene& scene);                // points 1 and 2
-void explain_formats(Scene& scene);                // 6
-Result<> explain_routing(Scene& scene);            // 3
-void explain_shapes(Scene& scene);                 // 4
-Result<> measure_levels(Scene& scene);             // levels and headline: no findings
-void explain_step(Scene& scene);                   // 5
-void explain_collectives(Scene& scene);            // 5
-void explain_power(Scene& scene);                  // 7
-void explain_capacity(Scene& scene);               // 8
-void explain_plateau(Scene& scene);                // 8
-void explain_tiles(Scene& scene);                  // 9
-void explain_layouts(Scene& scene);                // 10
-void explain_little(Scene& scene);                 // 13
-void explain_sources(Scene& scene);                // 14
-void propose(Scene& scene);                        // 12
+void explain_kernels(Scene& scene);      // points 1 and 2
+void explain_formats(Scene& scene);      // 6
+Result<> explain_routing(Scene& scene);  // 3
+void explain_shapes(Scene& scene);       // 4
+Result<> measure_levels(Scene& scene);   // levels and headline: no findings
+void explain_step(Scene& scene);         // 5
+void explain_collectives(Scene& scene);  // 5
+void explain_power(Scene& scene);        // 7
+void explain_capacity(Scene& scene);     // 8
+void explain_plateau(Scene& scene);      // 8
+void explain_tiles(Scene& scene);        // 9
+void explain_layouts(Scene& scene);      // 10
+void explain_little(Scene& scene);       // 13
+void explain_sources(Scene& scene);      // 14
+void propose(Scene& scene);              // 12
 // 11: `other` is the same analysis under the other reading of the peak.
 void explain_peak(Scene& scene, const Scene* other);
 

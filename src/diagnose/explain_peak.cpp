@@ -10,7 +10,9 @@
 namespace nibble {
 namespace {
 
-const char* name_of(PeakIs is) { return is == PeakIs::kDense ? "dense" : "sparse"; }
+const char* name_of(PeakIs is) {
+  return is == PeakIs::kDense ? "dense" : "sparse";
+}
 
 bool differs(const Finding& a, const Finding& b) {
   return a.value != b.value || a.verdict != b.verdict || a.missing != b.missing;
@@ -35,7 +37,8 @@ std::string stems(const std::vector<const Finding*>& findings) {
 std::vector<FindingInput> inputs_of(const std::vector<const Finding*>& findings) {
   std::map<std::string, FindingInput> by_source;
   for (const Finding* finding : findings) {
-    for (const FindingInput& input : finding->inputs) by_source.emplace(input.source + input.name, input);
+    for (const FindingInput& input : finding->inputs)
+      by_source.emplace(input.source + input.name, input);
   }
   std::vector<FindingInput> inputs;
   for (auto& [key, input] : by_source) inputs.push_back(std::move(input));
@@ -50,9 +53,10 @@ std::vector<const Finding*> mark_dependents(Scene& scene, const Scene& other) {
   for (Finding& finding : scene.analysis.findings) {
     const auto found = others.find(finding.id);
     const bool depends = found == others.end() || differs(finding, *found->second);
-    finding.assumptions.push_back(depends ? fmt::format("the quoted peak is {}: {} would change this",
-                                                        name_of(scene.peak_is), name_of(other.peak_is))
-                                          : "holds whether the quoted peak is sparse or dense");
+    finding.assumptions.push_back(depends
+                                      ? fmt::format("the quoted peak is {}: {} would change this",
+                                                    name_of(scene.peak_is), name_of(other.peak_is))
+                                      : "holds whether the quoted peak is sparse or dense");
     if (depends) dependents.push_back(&finding);
   }
   return dependents;
@@ -69,36 +73,43 @@ Inputs& add_quoted(Inputs& inputs, const Case& found) {
 void explain_used(Scene& scene) {
   const Case& found = scene.found;
   const double used = scene.machine().peak(Precision::kFp4)->dense_tflops.value;
-  const bool as_stated = !found.fp4_tflops_quoted_is.empty() && found.fp4_tflops_quoted_is.starts_with(name_of(scene.peak_is));
-  scene.conclude({.id = "peak.used",
-                  .point = 11,
-                  .title = "Dense FP4 peak in use",
-                  .value = used,
-                  .unit = "TFLOPS",
-                  .verdict = as_stated ? found.fp4_tflops_quoted_is : name_of(scene.peak_is),
-                  .formula = scene.peak_is == PeakIs::kDense ? "quoted" : "dense as assumed, or quoted / ratio",
-                  .inputs = Inputs(scene).peak(Precision::kFp4).list(),
-                  .confidence = Confidence::kLikely,
-                  .sentence = fmt::format("The quoted {} TFLOPS are taken as {}: {} TFLOPS dense.",
-                                          format_number(found.fp4_tflops_quoted.front()),
-                                          as_stated ? found.fp4_tflops_quoted_is : name_of(scene.peak_is),
-                                          format_number(used))});
-  if (!found.fp4_tflops_dense_assumed) return;
+  const bool as_stated = !found.fp4_tflops_quoted_is.empty() &&
+                         found.fp4_tflops_quoted_is.starts_with(name_of(scene.peak_is));
   Inputs inputs(scene);
-  add_quoted(inputs, found).given("dense_assumed", *found.fp4_tflops_dense_assumed, "TFLOPS",
-                                  "machine.fp4_tflops_dense_assumed");
+  scene.conclude(
+      {.id = "peak.used",
+       .point = 11,
+       .title = "Dense FP4 peak in use",
+       .value = used,
+       .unit = "TFLOPS",
+       .verdict = as_stated ? found.fp4_tflops_quoted_is : name_of(scene.peak_is),
+       .formula =
+           scene.peak_is == PeakIs::kDense ? "quoted" : "dense as assumed, or quoted / ratio",
+       .inputs = add_quoted(inputs, found).peak(Precision::kFp4).list(),
+       .confidence = Confidence::kLikely,
+       .sentence = fmt::format("The quoted {} TFLOPS are taken as {}: {} TFLOPS dense.",
+                               format_number(found.fp4_tflops_quoted.front()),
+                               as_stated ? found.fp4_tflops_quoted_is : name_of(scene.peak_is),
+                               format_number(used))});
+  if (!found.fp4_tflops_dense_assumed) return;
+  Inputs ratio_inputs(scene);
+  add_quoted(ratio_inputs, found)
+      .given("dense_assumed", *found.fp4_tflops_dense_assumed, "TFLOPS",
+             "machine.fp4_tflops_dense_assumed");
   const double low = found.fp4_tflops_quoted.front() / *found.fp4_tflops_dense_assumed;
   const double high = found.fp4_tflops_quoted.back() / *found.fp4_tflops_dense_assumed;
-  scene.conclude({.id = "peak.ratio",
-                  .point = 11,
-                  .title = "Quoted over assumed dense",
-                  .value = low,
-                  .unit = "x",
-                  .verdict = low <= 2 && 2 <= high ? "2:4 sparsity" : "not the factor of 2:4 sparsity",
-                  .formula = "quoted / dense assumed",
-                  .inputs = inputs.list(),
-                  .sentence = fmt::format("The quoted peak is {} to {} times the assumed dense one; 2:4 sparsity gives 2.",
-                                          format_number(low), format_number(high))});
+  scene.conclude(
+      {.id = "peak.ratio",
+       .point = 11,
+       .title = "Quoted over assumed dense",
+       .value = low,
+       .unit = "x",
+       .verdict = low <= 2 && 2 <= high ? "2:4 sparsity" : "not the factor of 2:4 sparsity",
+       .formula = "quoted / dense assumed",
+       .inputs = ratio_inputs.list(),
+       .sentence = fmt::format(
+           "The quoted peak is {} to {} times the assumed dense one; 2:4 sparsity gives 2.",
+           format_number(low), format_number(high))});
 }
 
 void explain_range(Scene& scene) {
@@ -114,18 +125,20 @@ void explain_range(Scene& scene) {
                   .unit = "x",
                   .formula = "highest / lowest",
                   .inputs = inputs.list(),
-                  .sentence = fmt::format("The quoted peaks differ by a factor of {}, as the clocks behind them do.",
-                                          format_number(spread))});
+                  .sentence = fmt::format(
+                      "The quoted peaks differ by a factor of {}, as the clocks behind them do.",
+                      format_number(spread))});
 }
 
 }  // namespace
 
 void explain_peak(Scene& scene, const Scene* other) {
   if (other == nullptr) {
-    scene.cannot_say("peak.used", 11, "Sparse or dense",
-                     scene.found.fp4_tflops_quoted.empty()
-                         ? "the case quotes no FP4 peak"
-                         : fmt::format("{} has no FP4 matrix unit in the catalog", scene.machine().name));
+    scene.cannot_say(
+        "peak.used", 11, "Sparse or dense",
+        scene.found.fp4_tflops_quoted.empty()
+            ? "the case quotes no FP4 peak"
+            : fmt::format("{} has no FP4 matrix unit in the catalog", scene.machine().name));
     return;
   }
   const std::size_t total = scene.analysis.findings.size();
@@ -137,19 +150,22 @@ void explain_peak(Scene& scene, const Scene* other) {
   explain_range(scene);
   Inputs inputs(scene);
   add_quoted(inputs, scene.found).peak(Precision::kFp4);
-  for (const FindingInput& input : resting_on) inputs.add(input.name, input.value, input.unit, input.source);
-  scene.conclude({.id = "peak.dependents",
-                  .point = 11,
-                  .title = "Findings that depend on sparse or dense",
-                  .value = count,
-                  .unit = "findings",
-                  .verdict = names,
-                  .formula = "findings whose value or verdict differs between the two readings",
-                  .inputs = inputs.list(),
-                  .sentence = fmt::format("{} of {} findings would change if the quoted peak were {} ({} TFLOPS dense): {}.",
-                                          format_number(count), total, name_of(other->peak_is),
-                                          format_number(other->machine().peak(Precision::kFp4)->dense_tflops.value),
-                                          names.empty() ? "none" : names)});
+  for (const FindingInput& input : resting_on)
+    inputs.add(input.name, input.value, input.unit, input.source);
+  scene.conclude(
+      {.id = "peak.dependents",
+       .point = 11,
+       .title = "Findings that depend on sparse or dense",
+       .value = count,
+       .unit = "findings",
+       .verdict = names,
+       .formula = "findings whose value or verdict differs between the two readings",
+       .inputs = inputs.list(),
+       .sentence = fmt::format(
+           "{} of {} findings would change if the quoted peak were {} ({} TFLOPS dense): {}.",
+           format_number(count), total, name_of(other->peak_is),
+           format_number(other->machine().peak(Precision::kFp4)->dense_tflops.value),
+           names.empty() ? "none" : names)});
 }
 
 }  // namespace nibble

@@ -16,20 +16,22 @@ void explain_share(Scene& scene, const LevelAnalysis& level, double watts) {
     return;
   }
   const double limit = scene.machine().power.limit_w->value;
-  scene.conclude({.id = "power.share." + slug,
-                  .point = 7,
-                  .title = "Share of the power limit",
-                  .value = watts / limit * 100,
-                  .unit = "%",
-                  .verdict = watts > limit ? "accounting error" : "",
-                  .formula = "mean power / limit",
-                  .inputs = Inputs(scene)
-                                .given("power", watts, "W", level.measured.path + ".gpus.power_w")
-                                .number("limit", *scene.machine().power.limit_w, "W")
-                                .list(),
-                  .sentence = fmt::format("At {} requests a GPU draws {} W on average, {} of its {} W.",
-                                          format_count(level.measured.concurrency), format_number(watts),
-                                          percent_text(watts / limit), format_number(limit))});
+  scene.conclude(
+      {.id = "power.share." + slug,
+       .point = 7,
+       .title = "Share of the power limit",
+       .value = watts / limit * 100,
+       .unit = "%",
+       .verdict = watts > limit ? "accounting error" : "",
+       .formula = "mean power / limit",
+       .inputs = Inputs(scene)
+                     .concurrency(level.measured)
+                     .given("power", watts, "W", level.measured.path + ".gpus.power_w")
+                     .number("limit", *scene.machine().power.limit_w, "W")
+                     .list(),
+       .sentence = fmt::format("At {} requests a GPU draws {} W on average, {} of its {} W.",
+                               format_count(level.measured.concurrency), format_number(watts),
+                               percent_text(watts / limit), format_number(limit))});
 }
 
 struct Anchor {
@@ -55,7 +57,8 @@ void explain_position(Scene& scene, const LevelAnalysis& level, double watts) {
   }
   const Anchor copy{"copy", &*power.copy_w};
   Inputs inputs(scene);
-  inputs.given("power", watts, "W", level.measured.path + ".gpus.power_w");
+  inputs.concurrency(level.measured)
+      .given("power", watts, "W", level.measured.path + ".gpus.power_w");
   std::string names;
   for (const Anchor& anchor : low) {
     inputs.number(anchor.name, *anchor.watts, "W");
@@ -66,9 +69,11 @@ void explain_position(Scene& scene, const LevelAnalysis& level, double watts) {
   const bool above = watts > copy.watts->value;
   const double most = copy_share(watts, low.front(), copy);
   const double least = copy_share(watts, low.back(), copy);
-  const std::string verdict = below   ? "below idle"
-                              : above ? "above copy"
-                                      : fmt::format("between {} and copy", low.back().watts->value > watts ? "idle" : low.back().name);
+  const std::string verdict =
+      below   ? "below idle"
+      : above ? "above copy"
+              : fmt::format("between {} and copy",
+                            low.back().watts->value > watts ? "idle" : low.back().name);
   scene.conclude(
       {.id = "power.position." + slug,
        .point = 7,
@@ -80,12 +85,15 @@ void explain_position(Scene& scene, const LevelAnalysis& level, double watts) {
        .inputs = inputs.list(),
        .assumptions = {"power mixes linearly in time; anchors are of other cards of the same kind"},
        .confidence = Confidence::kPossible,
-       .sentence = above ? fmt::format("{} W is more than copying memory draws ({} W): matrix units work part of the time.",
+       .sentence = above ? fmt::format("{} W is more than copying memory draws ({} W): matrix "
+                                       "units work part of the time.",
                                        format_number(watts), format_number(copy.watts->value))
-                         : fmt::format("{} W lies {}: {}and copy ({} W), as if memory were busy {} to {} of the time; "
+                         : fmt::format("{} W lies {}: {}and copy ({} W), as if memory were busy {} "
+                                       "to {} of the time; "
                                        "waiting in collectives looks like this too.",
-                                       format_number(watts), verdict, names, format_number(copy.watts->value),
-                                       percent_text(least), percent_text(most))});
+                                       format_number(watts), verdict, names,
+                                       format_number(copy.watts->value), percent_text(least),
+                                       percent_text(most))});
 }
 
 void explain_utilization(Scene& scene, const LevelAnalysis& level) {
@@ -105,11 +113,14 @@ void explain_utilization(Scene& scene, const LevelAnalysis& level) {
                   .verdict = "time with any kernel resident",
                   .formula = "mean over GPUs",
                   .inputs = Inputs(scene)
-                                .given("utilization", percent, "%", level.measured.path + ".gpus.utilization_pct")
+                                .concurrency(level.measured)
+                                .given("utilization", percent, "%",
+                                       level.measured.path + ".gpus.utilization_pct")
                                 .list(),
-                  .sentence = fmt::format("{} % utilization means that some kernel was resident {} % of the time; a "
-                                          "rank that spins in a collective counts too.",
-                                          format_number(percent), format_number(percent))});
+                  .sentence = fmt::format(
+                      "{} % utilization means that some kernel was resident {} % of the time; a "
+                      "rank that spins in a collective counts too.",
+                      format_number(percent), format_number(percent))});
 }
 
 void explain_clock(Scene& scene, const LevelAnalysis& level) {
@@ -126,6 +137,7 @@ void explain_clock(Scene& scene, const LevelAnalysis& level) {
                   .verdict = throttled ? "below boost" : "at boost",
                   .formula = "mean over GPUs",
                   .inputs = Inputs(scene)
+                                .concurrency(level.measured)
                                 .given("clock", mhz, "MHz", level.measured.path + ".gpus.sm_mhz")
                                 .number("boost", *scene.machine().clock_mhz, "MHz")
                                 .list(),

@@ -36,19 +36,20 @@ std::string tokens_text(const RoutingQuestion& question) {
 
 void explain_counts(Scene& scene, const RoutingQuestion& question, const RoutingStats& stats) {
   const MoeSpec& moe = *scene.model().moe;
-  const std::string assumption = fmt::format("{} routing, tokens independent",
-                                             scene.deployment().routing.source);
-  scene.conclude({.id = "routing.distinct." + question.slug,
-                  .point = 3,
-                  .title = "Distinct experts",
-                  .value = stats.distinct,
-                  .unit = "experts",
-                  .formula = "E * (1 - (1 - k/E)^tokens)",
-                  .inputs = question.inputs,
-                  .assumptions = {assumption},
-                  .confidence = question.confidence,
-                  .sentence = fmt::format("{}: {} of {} experts have a token.", tokens_text(question),
-                                          format_number(stats.distinct), moe.experts)});
+  const std::string assumption =
+      fmt::format("{} routing, tokens independent", scene.deployment().routing.source);
+  scene.conclude(
+      {.id = "routing.distinct." + question.slug,
+       .point = 3,
+       .title = "Distinct experts",
+       .value = stats.distinct,
+       .unit = "experts",
+       .formula = "E * (1 - (1 - k/E)^tokens)",
+       .inputs = question.inputs,
+       .assumptions = {assumption},
+       .confidence = question.confidence,
+       .sentence = fmt::format("{}: {} of {} experts have a token.", tokens_text(question),
+                               format_number(stats.distinct), moe.experts)});
   scene.conclude(
       {.id = "routing.rows." + question.slug,
        .point = 3,
@@ -61,8 +62,9 @@ void explain_counts(Scene& scene, const RoutingQuestion& question, const Routing
        .confidence = question.confidence,
        .sentence = fmt::format(
            "{}: {} rows per active expert on average ({} over all experts), median {}, p99 {}.",
-           tokens_text(question), format_number(stats.rows_mean), format_number(stats.rows_mean_all),
-           format_number(stats.rows_p50), format_number(stats.rows_p99))});
+           tokens_text(question), format_number(stats.rows_mean),
+           format_number(stats.rows_mean_all), format_number(stats.rows_p50),
+           format_number(stats.rows_p99))});
   scene.conclude({.id = "routing.busiest." + question.slug,
                   .point = 3,
                   .title = "Busiest expert",
@@ -82,23 +84,24 @@ void explain_rank(Scene& scene, const RoutingQuestion& question, const RoutingSt
   const bool split = scene.deployment().layout.ep > 1;
   std::vector<FindingInput> inputs = question.inputs;
   for (FindingInput& input : Inputs(scene).layout().list()) inputs.push_back(std::move(input));
-  scene.conclude({.id = "routing.rank." + question.slug,
-                  .point = 3,
-                  .title = "Busiest rank",
-                  .value = stats.rank_rows_max,
-                  .unit = "rows",
-                  .formula = "E[max over ranks of their experts' rows]",
-                  .inputs = std::move(inputs),
-                  .assumptions = {fmt::format("{} routing; experts placed evenly over {} ranks{}",
-                                              scene.deployment().routing.source, ranks,
-                                              split ? "" : ", which this layout does not do")},
-                  .confidence = question.confidence,
-                  .sentence = fmt::format(
-                      "{}: {} {} ranks the busiest one has {} rows ({} the mean) and {} distinct experts.",
-                      tokens_text(question), split ? "of" : "spread over", ranks,
-                      format_number(stats.rank_rows_max),
-                      times_text(stats.rank_rows_max / stats.rank_rows_mean),
-                      format_number(stats.rank_distinct_max))});
+  scene.conclude(
+      {.id = "routing.rank." + question.slug,
+       .point = 3,
+       .title = "Busiest rank",
+       .value = stats.rank_rows_max,
+       .unit = "rows",
+       .formula = "E[max over ranks of their experts' rows]",
+       .inputs = std::move(inputs),
+       .assumptions = {fmt::format("{} routing; experts placed evenly over {} ranks{}",
+                                   scene.deployment().routing.source, ranks,
+                                   split ? "" : ", which this layout does not do")},
+       .confidence = question.confidence,
+       .sentence = fmt::format(
+           "{}: {} {} ranks the busiest one has {} rows ({} the mean) and {} distinct experts.",
+           tokens_text(question), split ? "of" : "spread over", ranks,
+           format_number(stats.rank_rows_max),
+           times_text(stats.rank_rows_max / stats.rank_rows_mean),
+           format_number(stats.rank_distinct_max))});
 }
 
 Result<RoutingStats> answer(Scene& scene, const RoutingQuestion& question, std::int64_t ranks) {
@@ -128,10 +131,13 @@ Result<> explain_routing(Scene& scene) {
   }
   const std::int64_t ranks = spread_ranks(scene);
   for (const double tokens : kQuotedTokens) {
-    const auto measured = [&](const LevelAnalysis& level) { return level.measured.concurrency == tokens; };
+    const auto measured = [&](const LevelAnalysis& level) {
+      return level.measured.concurrency == tokens;
+    };
     if (std::any_of(scene.analysis.levels.begin(), scene.analysis.levels.end(), measured)) continue;
-    RoutingQuestion question{level_slug(tokens), tokens, tokens,
-                             Inputs(scene).experts().add("tokens", tokens, "tokens", "assumed").list()};
+    RoutingQuestion question{
+        level_slug(tokens), tokens, tokens,
+        Inputs(scene).experts().add("tokens", tokens, "tokens", "assumed").list()};
     NIBBLE_RETURN_IF_ERROR(answer(scene, question, ranks));
   }
   for (LevelAnalysis& level : scene.analysis.levels) {
@@ -139,7 +145,8 @@ Result<> explain_routing(Scene& scene) {
                              routed_tokens(scene, level.measured.concurrency),
                              Inputs(scene).experts().concurrency(level.measured).cap().list()};
     if (scene.deployment().layout.in_flight() > 1) {
-      for (FindingInput& input : Inputs(scene).layout().list()) question.inputs.push_back(std::move(input));
+      for (FindingInput& input : Inputs(scene).layout().list())
+        question.inputs.push_back(std::move(input));
     }
     NIBBLE_ASSIGN_OR_RETURN(level.spread, answer(scene, question, ranks));
     level.spread_ranks = ranks;
@@ -154,8 +161,8 @@ void explain_shapes(Scene& scene) {
     return;
   }
   const ParallelLayout& layout = scene.deployment().layout;
-  const double each = static_cast<double>(scene.model().moe->intermediate) /
-                      static_cast<double>(layout.moe_tp());
+  const double each =
+      static_cast<double>(scene.model().moe->intermediate) / static_cast<double>(layout.moe_tp());
   const auto hidden = static_cast<double>(scene.model().hidden);
   const auto explain = [&](std::string id, std::string name, double n, double k, double changing,
                            std::string formula) {
@@ -168,20 +175,20 @@ void explain_shapes(Scene& scene) {
       inputs.given("K", *kernel.k, "elements", kernel.path + ".k");
       timed = timed || (*kernel.n == n && *kernel.k == k);
     }
-    scene.conclude({.id = std::move(id),
-                    .point = 4,
-                    .title = name + " on the rank",
-                    .value = changing,
-                    .unit = "elements",
-                    .verdict = timed ? "was timed" : "was not timed",
-                    .formula = std::move(formula),
-                    .inputs = inputs.list(),
-                    .sentence = fmt::format(
-                        "{}: under {} an expert keeps {} of its {} intermediate columns on a GPU: "
-                        "{} is [m, {}, {}]; {}.",
-                        name, layout.describe(), format_number(each),
-                        scene.model().moe->intermediate, name, n, k,
-                        timed ? "that shape was timed" : "no kernel of the case has that shape")});
+    scene.conclude(
+        {.id = std::move(id),
+         .point = 4,
+         .title = name + " on the rank",
+         .value = changing,
+         .unit = "elements",
+         .verdict = timed ? "was timed" : "was not timed",
+         .formula = std::move(formula),
+         .inputs = inputs.list(),
+         .sentence = fmt::format(
+             "{}: under {} an expert keeps {} of its {} intermediate columns on a GPU: "
+             "{} is [m, {}, {}]; {}.",
+             name, layout.describe(), format_number(each), scene.model().moe->intermediate, name, n,
+             k, timed ? "that shape was timed" : "no kernel of the case has that shape")});
   };
   explain("shapes.gate_up", "gate_up", 2 * each, hidden, 2 * each, "2 * intermediate / moe_tp");
   explain("shapes.down", "down", hidden, each, each, "intermediate / moe_tp");

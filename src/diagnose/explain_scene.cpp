@@ -76,8 +76,8 @@ Result<> override_machine(Scene& scene) {
                                          &catalog.bandwidth_gb_s));
   NIBBLE_RETURN_IF_ERROR(override_number(scene, "machine.memory_gb", "memory_gb", "memory", "GB",
                                          found.memory_gb, &catalog.memory_gb));
-  NIBBLE_RETURN_IF_ERROR(override_number(scene, "machine.sms", "sms", "SMs", "", found.sms,
-                                         pointer_to(catalog.sms)));
+  NIBBLE_RETURN_IF_ERROR(
+      override_number(scene, "machine.sms", "sms", "SMs", "", found.sms, pointer_to(catalog.sms)));
   return override_number(scene, "machine.power_limit_w", "power.limit_w", "power limit", "W",
                          found.power_limit_w, pointer_to(catalog.power.limit_w));
 }

@@ -61,19 +61,21 @@ void explain_claim(Scene& scene, const Claim& claim, std::string id) {
     return;
   }
   const bool agrees = std::abs(claim.value - known->value) <= kAgrees * std::abs(known->value);
-  known->inputs.push_back({"claim", claim.value, claim.unit, fmt::format("case: {}.value", claim.path)});
+  known->inputs.push_back(
+      {"claim", claim.value, claim.unit, fmt::format("case: {}.value", claim.path)});
   const std::string unit = claim.unit.empty() ? "" : " " + claim.unit;
-  scene.conclude({.id = std::move(id),
-                  .point = 14,
-                  .title = "Claim about " + claim.what,
-                  .value = claim.value / known->value,
-                  .unit = "x",
-                  .verdict = agrees ? "agrees" : "disagrees",
-                  .formula = "claimed / known",
-                  .inputs = std::move(known->inputs),
-                  .sentence = fmt::format("{} gives {}{} {}; {} gives {}{}: they {}.", claim.source,
-                                          format_count(claim.value), unit, claim.what, known->source,
-                                          format_count(known->value), unit, agrees ? "agree" : "disagree")});
+  scene.conclude(
+      {.id = std::move(id),
+       .point = 14,
+       .title = "Claim about " + claim.what,
+       .value = claim.value / known->value,
+       .unit = "x",
+       .verdict = agrees ? "agrees" : "disagrees",
+       .formula = "claimed / known",
+       .inputs = std::move(known->inputs),
+       .sentence = fmt::format("{} gives {}{} {}; {} gives {}{}: they {}.", claim.source,
+                               format_count(claim.value), unit, claim.what, known->source,
+                               format_count(known->value), unit, agrees ? "agree" : "disagree")});
 }
 
 void explain_parameters(Scene& scene) {
@@ -87,25 +89,27 @@ void explain_parameters(Scene& scene) {
                   .formula = "sum over matrices of rows * columns * copies",
                   .inputs = model_inputs(scene),
                   .assumptions = {"multi-token-prediction layers left out"},
-                  .sentence = fmt::format("The configuration of {} makes {} parameters, {} active per token{}.",
-                                          scene.model().name, format_count(count.total), format_count(count.active),
-                                          scene.found.claims.empty() ? "; the case claims none" : "")});
+                  .sentence = fmt::format(
+                      "The configuration of {} makes {} parameters, {} active per token{}.",
+                      scene.model().name, format_count(count.total), format_count(count.active),
+                      scene.found.claims.empty() ? "; the case claims none" : "")});
 }
 
 void explain_override(Scene& scene, const Override& difference) {
   const std::string unit = difference.unit.empty() ? "" : " " + difference.unit;
-  scene.conclude({.id = "disagreement." + difference.path,
-                  .point = 14,
-                  .title = "Case against catalog: " + difference.what,
-                  .value = difference.given / difference.catalog,
-                  .unit = "x",
-                  .verdict = "disagrees",
-                  .formula = "case / catalog",
-                  .inputs = {{"given", difference.given, difference.unit, "case: " + difference.path},
-                             {"known", difference.catalog, difference.unit, difference.of}},
-                  .sentence = fmt::format("{}: {}{} in the case, {}{} in the {}; the case's number is used.",
-                                          difference.what, format_number(difference.given), unit,
-                                          format_number(difference.catalog), unit, difference.of)});
+  scene.conclude(
+      {.id = "disagreement." + difference.path,
+       .point = 14,
+       .title = "Case against catalog: " + difference.what,
+       .value = difference.given / difference.catalog,
+       .unit = "x",
+       .verdict = "disagrees",
+       .formula = "case / catalog",
+       .inputs = {{"given", difference.given, difference.unit, "case: " + difference.path},
+                  {"known", difference.catalog, difference.unit, difference.of}},
+       .sentence = fmt::format("{}: {}{} in the case, {}{} in the {}; the case's number is used.",
+                               difference.what, format_number(difference.given), unit,
+                               format_number(difference.catalog), unit, difference.of)});
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "diagnose/explain.h"
 
 #include <gtest/gtest.h>
-
 #include <set>
 
 #include "diagnose/case_edit.h"
@@ -90,7 +89,8 @@ TEST_F(GlmTest, Point3RowsPerExpert) {
   }
   // The same source, 8 ranks: max/mean 1.36 at 16 tokens, 1.18 at 64, 1.09 at 256, 1.04 at 1,024.
   for (const auto& [tokens, ratio] : {std::pair{16, 1.36}, {64, 1.18}, {256, 1.09}, {1024, 1.04}}) {
-    EXPECT_NEAR(value_of(analysis(), fmt::format("routing.rank.{}", tokens)), ratio * tokens, 0.02 * ratio * tokens);
+    EXPECT_NEAR(value_of(analysis(), fmt::format("routing.rank.{}", tokens)), ratio * tokens,
+                0.02 * ratio * tokens);
   }
   ASSERT_TRUE(analysis().levels[1].spread.has_value());
   EXPECT_EQ(analysis().levels[1].spread->rows_p50, 16);  // Binomial(512, 1/32): median 16
@@ -117,7 +117,8 @@ TEST_F(GlmTest, Point5Step) {
   expect_value(analysis(), "step.1024.other_weights", 8.025e9 / 1597e3);
   // 1024 sequences * 192 tokens (and one written) * 78 layers * (1152 + 132) B = 19.79 GB.
   expect_value(analysis(), "step.1024.kv", 1024.0 * 193 * 78 * 1284 / 1597e3);
-  // 156 all-reduces of 1024*6144*2 B = 12.58 MB: 2*7/8 * 12.58 MB / 64 GB/s = 344.1 us, and 14 hops.
+  // 156 all-reduces of 1024*6144*2 B = 12.58 MB: 2*7/8 * 12.58 MB / 64 GB/s = 344.1 us, and 14
+  // hops.
   expect_value(analysis(), "step.1024.collectives", 156 * (344.06 + 14));
   EXPECT_EQ(verdict_of(analysis(), "step.1024.accounting"), "(no finding)");
 }
@@ -175,7 +176,8 @@ TEST_F(GlmTest, Point6Fp4AgainstBf16) {
 TEST_F(GlmTest, Point7Power) {
   // Mean of eight samples 1884.85 / 8 = 235.6 W of 600 W.
   expect_value(analysis(), "power.share.1024", 39.27);
-  // Catalog: idle 60, waiting 140, copy 365 W: (235.6 - 140) / 225 = 42.5 %, (235.6 - 60) / 305 = 57.6 %.
+  // Catalog: idle 60, waiting 140, copy 365 W: (235.6 - 140) / 225 = 42.5 %, (235.6 - 60) / 305
+  // = 57.6 %.
   expect_value(analysis(), "power.position.1024", 42.5);
   EXPECT_EQ(verdict_of(analysis(), "power.position.1024"), "between waiting and copy");
   EXPECT_EQ(find(analysis(), "power.position.1024")->confidence, Confidence::kPossible);
@@ -241,14 +243,16 @@ TEST_F(GlmTest, Point11SparseOrDense) {
     }
     return false;
   };
-  for (const char* id : {"ridge.fp4", "ridge.bf16", "intensity.below_ridge.nvfp4.16x2048x6144",
-                         "kernel.compute_floor.nvfp4.16x2048x6144", "kernel.share_of_peak.nvfp4.large",
-                         "tiles.coverage.nvfp4.512x2048x6144", "formats.excess.bf16.512x2048x6144"}) {
+  for (const char* id :
+       {"ridge.fp4", "ridge.bf16", "intensity.below_ridge.nvfp4.16x2048x6144",
+        "kernel.compute_floor.nvfp4.16x2048x6144", "kernel.share_of_peak.nvfp4.large",
+        "tiles.coverage.nvfp4.512x2048x6144", "formats.excess.bf16.512x2048x6144"}) {
     EXPECT_TRUE(depends(id)) << id;
   }
-  for (const char* id : {"intensity.nvfp4.16x2048x6144", "kernel.over_memory.nvfp4.16x2048x6144",
-                         "kernel.regime.nvfp4.16x2048x6144", "step.1024.expert_weights", "plateau", "kv.fit.full",
-                         "formats.peak.nvfp4.512x2048x6144.bf16", "little.1024.ratio", "tile.win.512"}) {
+  for (const char* id :
+       {"intensity.nvfp4.16x2048x6144", "kernel.over_memory.nvfp4.16x2048x6144",
+        "kernel.regime.nvfp4.16x2048x6144", "step.1024.expert_weights", "plateau", "kv.fit.full",
+        "formats.peak.nvfp4.512x2048x6144.bf16", "little.1024.ratio", "tile.win.512"}) {
     EXPECT_FALSE(depends(id)) << id;
   }
 }
@@ -302,12 +306,14 @@ TEST_F(GlmTest, FindingsAreComplete) {
     EXPECT_GE(finding.point, last_point) << finding.id;
     last_point = finding.point;
     points.insert(finding.point);
-    EXPECT_TRUE(finding.value || !finding.verdict.empty() || !finding.missing.empty()) << finding.id;
+    EXPECT_TRUE(finding.value || !finding.verdict.empty() || !finding.missing.empty())
+        << finding.id;
     EXPECT_FALSE(finding.sentence.empty()) << finding.id;
     EXPECT_TRUE(finding.sentence.ends_with('.')) << finding.sentence;
     if (!finding.missing.empty()) continue;
     EXPECT_FALSE(finding.inputs.empty()) << finding.id;
-    for (const FindingInput& input : finding.inputs) EXPECT_FALSE(input.source.empty()) << finding.id;
+    for (const FindingInput& input : finding.inputs)
+      EXPECT_FALSE(input.source.empty()) << finding.id;
     EXPECT_TRUE(!finding.value || std::isfinite(*finding.value)) << finding.id;
   }
   EXPECT_EQ(points.size(), 14U);
@@ -351,7 +357,8 @@ TEST(ExplainTest, TenTimesTheBytesInTheSameTimeAreMemoryBound) {
   Json json = case_document(kGlm);
   at(json, "kernels[2]").set("tflops", Json()).set("time_us", 60);
   // 64x2048x6144: 7,561,216 B are 4.73 us: 60 us is 12.7 x.
-  EXPECT_EQ(verdict_of(explain_document(json), "kernel.regime.nvfp4.64x2048x6144"), "launch or latency");
+  EXPECT_EQ(verdict_of(explain_document(json), "kernel.regime.nvfp4.64x2048x6144"),
+            "launch or latency");
   // 64x20480x6144: 70.78 + 0.22 + 2.62 MB = 73.6 MB are 46.1 us: within 2 x.
   at(json, "kernels[2].n") = Json(20480);
   EXPECT_EQ(verdict_of(explain_document(json), "kernel.regime.nvfp4.64x20480x6144"), "memory");
@@ -389,7 +396,8 @@ TEST(ExplainTest, FloorAboveTheMeasuredTimeIsAnAccountingError) {
 
 TEST(ExplainTest, PrefillIsCutWhereNoTimeIsLeft) {
   Json json = case_document(kGlm);
-  at(json, "load.levels[2].output_tok_s") = Json(7000);  // 146 ms; decode and prefill floors exceed that
+  at(json, "load.levels[2].output_tok_s") =
+      Json(7000);  // 146 ms; decode and prefill floors exceed that
   const CaseAnalysis analysis = explain_document(json);
   const LevelAnalysis& level = analysis.levels[2];
   ASSERT_FALSE(level.waterfall.empty());

@@ -1,4 +1,5 @@
-// Point 9: shared memory of every usual tile, here and elsewhere, and what fitting a larger one wins.
+// Point 9: shared memory of every usual tile, here and elsewhere, and what fitting a larger one
+// wins.
 #include <algorithm>
 #include <cmath>
 
@@ -9,9 +10,10 @@ namespace nibble {
 namespace {
 
 // The tiles that CUTLASS's SM120 NVFP4 kernels are built with.
-constexpr TileShape kUsualTiles[] = {
-    {128, 128, 128}, {128, 128, 256}, {128, 256, 128}, {256, 128, 128}, {256, 64, 128}, {128, 64, 128},
-    {128, 64, 256},  {128, 32, 128},  {128, 32, 256},  {128, 16, 128},  {128, 8, 128},  {128, 128, 64}};
+constexpr TileShape kUsualTiles[] = {{128, 128, 128}, {128, 128, 256}, {128, 256, 128},
+                                     {256, 128, 128}, {256, 64, 128},  {128, 64, 128},
+                                     {128, 64, 256},  {128, 32, 128},  {128, 32, 256},
+                                     {128, 16, 128},  {128, 8, 128},   {128, 128, 64}};
 
 // Shared memory that a block may ask for (CUTLASS arch.h): SM120, and SM90/SM100.
 constexpr std::int64_t kSmallLimit = 101376;
@@ -23,31 +25,35 @@ SharedBudget budget_of(const TileShape& tile, std::int64_t limit) {
   return cutlass_nvfp4_budget(tile, launcher);
 }
 
-std::string bytes_text(std::int64_t bytes) { return format_count(static_cast<double>(bytes)) + " B"; }
+std::string bytes_text(std::int64_t bytes) {
+  return format_count(static_cast<double>(bytes)) + " B";
+}
 
 std::string budget_text(const SharedBudget& budget) {
   if (budget.verdict == TileVerdict::kIndivisible) return std::string(to_string(budget.verdict));
-  return fmt::format("{} stages x {} (A {}, B {}, scales {} + {}) + epilogue {} + barriers and maps {} = {} of {}",
-                     budget.stages, bytes_text(budget.stage_bytes), bytes_text(budget.a_bytes),
-                     bytes_text(budget.b_bytes), bytes_text(budget.scale_a_bytes),
-                     bytes_text(budget.scale_b_bytes), bytes_text(budget.epilogue_bytes),
-                     bytes_text(budget.fixed_bytes), bytes_text(budget.total_bytes),
-                     bytes_text(budget.limit_bytes));
+  return fmt::format(
+      "{} stages x {} (A {}, B {}, scales {} + {}) + epilogue {} + barriers and maps {} = {} of {}",
+      budget.stages, bytes_text(budget.stage_bytes), bytes_text(budget.a_bytes),
+      bytes_text(budget.b_bytes), bytes_text(budget.scale_a_bytes),
+      bytes_text(budget.scale_b_bytes), bytes_text(budget.epilogue_bytes),
+      bytes_text(budget.fixed_bytes), bytes_text(budget.total_bytes),
+      bytes_text(budget.limit_bytes));
 }
 
 void explain_budget(Scene& scene, std::string id, const SharedBudget& budget, FindingInput limit,
                     std::string_view where) {
-  scene.conclude({.id = std::move(id),
-                  .point = 9,
-                  .title = fmt::format("Shared memory of {} {}", to_string(budget.tile), where),
-                  .value = static_cast<double>(budget.total_bytes),
-                  .unit = "B",
-                  .verdict = std::string(to_string(budget.verdict)),
-                  .formula = "stages * (A + B + scales) + epilogue + fixed",
-                  .inputs = {std::move(limit)},
-                  .assumptions = {"CUTLASS grouped NVFP4 kernel of SM120, bf16 output, as many stages as fit"},
-                  .sentence = fmt::format("{} {}: {}: {}.", to_string(budget.tile), where, budget_text(budget),
-                                          to_string(budget.verdict))});
+  scene.conclude(
+      {.id = std::move(id),
+       .point = 9,
+       .title = fmt::format("Shared memory of {} {}", to_string(budget.tile), where),
+       .value = static_cast<double>(budget.total_bytes),
+       .unit = "B",
+       .verdict = std::string(to_string(budget.verdict)),
+       .formula = "stages * (A + B + scales) + epilogue + fixed",
+       .inputs = {std::move(limit)},
+       .assumptions = {"CUTLASS grouped NVFP4 kernel of SM120, bf16 output, as many stages as fit"},
+       .sentence = fmt::format("{} {}: {}: {}.", to_string(budget.tile), where, budget_text(budget),
+                               to_string(budget.verdict))});
 }
 
 // Reported limits in KiB against the catalog's bytes.
@@ -58,10 +64,12 @@ void explain_limit(Scene& scene, std::int64_t limit, const FindingInput& source)
   if (!reported.empty()) {
     const auto [low, high] = std::minmax_element(reported.begin(), reported.end());
     for (const double kib : reported) {
-      inputs.push_back({"reported", kib, "KiB", "case: machine.shared_memory_per_block_kb_reported"});
+      inputs.push_back(
+          {"reported", kib, "KiB", "case: machine.shared_memory_per_block_kb_reported"});
     }
     const auto bytes = static_cast<double>(limit);
-    verdict = *low * 1024 <= bytes && bytes <= *high * 1024 ? "agrees with the report" : "differs from the report";
+    verdict = *low * 1024 <= bytes && bytes <= *high * 1024 ? "agrees with the report"
+                                                            : "differs from the report";
   }
   scene.conclude({.id = "tile.limit",
                   .point = 9,
@@ -71,11 +79,13 @@ void explain_limit(Scene& scene, std::int64_t limit, const FindingInput& source)
                   .verdict = verdict,
                   .formula = "opt-in maximum",
                   .inputs = std::move(inputs),
-                  .sentence = fmt::format("A block may have {} ({} KiB) of shared memory: {}.", bytes_text(limit),
-                                          format_number(static_cast<double>(limit) / 1024), verdict)});
+                  .sentence = fmt::format(
+                      "A block may have {} ({} KiB) of shared memory: {}.", bytes_text(limit),
+                      format_number(static_cast<double>(limit) / 1024), verdict)});
 }
 
-// A tile that a tuner could not start, although its budget fits: the rest is what the launcher adds.
+// A tile that a tuner could not start, although its budget fits: the rest is what the launcher
+// adds.
 void explain_failure(Scene& scene, const std::string& text, std::size_t index, std::int64_t limit,
                      const FindingInput& source) {
   const Result<TileShape> tile = parse_tile(text);
@@ -94,16 +104,21 @@ void explain_failure(Scene& scene, const std::string& text, std::size_t index, s
        .title = fmt::format("Failed tactic {}", text),
        .value = static_cast<double>(left),
        .unit = "B",
-       .verdict = fits ? "fits when the launcher leaves room" : std::string(to_string(budget.verdict)),
+       .verdict =
+           fits ? "fits when the launcher leaves room" : std::string(to_string(budget.verdict)),
        .formula = "limit - budget",
-       .inputs = {source, {"tactic", static_cast<double>(index), "", fmt::format("case: tactics_failed[{}]", index)}},
+       .inputs = {source,
+                  {"tactic", static_cast<double>(index), "",
+                   fmt::format("case: tactics_failed[{}]", index)}},
        .assumptions = {"CUTLASS grouped NVFP4 kernel of SM120, bf16 output, K 128 unless stated"},
        .confidence = Confidence::kLikely,
-       .sentence = fits ? fmt::format("{} fits: {}; {} are left for what the launcher adds (finalize fusion, "
-                                      "epilogue, alignment){}.",
-                                      text, budget_text(budget), bytes_text(left), advice)
-                        : fmt::format("{} does not fit: {}: {}.", text, budget_text(budget),
-                                      to_string(budget.verdict))});
+       .sentence =
+           fits ? fmt::format(
+                      "{} fits: {}; {} are left for what the launcher adds (finalize fusion, "
+                      "epilogue, alignment){}.",
+                      text, budget_text(budget), bytes_text(left), advice)
+                : fmt::format("{} does not fit: {}: {}.", text, budget_text(budget),
+                              to_string(budget.verdict))});
 }
 
 }  // namespace
@@ -119,7 +134,8 @@ LayerTiles layer_tiles(const Scene& scene, const LevelAnalysis& level) {
     tiles.memory_us += op.memory_us;
     const double peak = scene.machine().peak(op.precision)->dense_tflops.value * 1e6;
     const auto padded = [&](double rows) {
-      return 2 * op.shape.groups * std::ceil(op.shape.m / rows) * rows * op.shape.n * op.shape.k / peak;
+      return 2 * op.shape.groups * std::ceil(op.shape.m / rows) * rows * op.shape.n * op.shape.k /
+             peak;
     };
     tiles.padded_128_us += padded(128);
     tiles.padded_256_us += padded(256);
@@ -135,24 +151,25 @@ void explain_win(Scene& scene, const LevelAnalysis& level) {
   const LayerTiles tiles = layer_tiles(scene, level);
   if (tiles.layers == 0) return;
   const bool nothing = tiles.win_us <= 0;
-  scene.conclude(
-      {.id = "tile.win." + level_slug(level.measured.concurrency),
-       .point = 9,
-       .title = "What a larger tile could win",
-       .value = tiles.win_us,
-       .unit = "us",
-       .verdict = nothing ? "nothing" : "at most this a layer",
-       .formula = "max(memory floor, MMA time padded to 128 rows) - memory floor",
-       .inputs = Inputs(scene).deployment().concurrency(level.measured).cap().list(),
-       .assumptions = {"every expert has the mean number of rows", "MMAs at peak"},
-       .confidence = Confidence::kLikely,
-       .sentence = fmt::format(
-           "At {} rows per expert a layer's experts take {} to read and {} ({}) to multiply when padded to 128 (256) "
-           "rows: {}.",
-           format_number(tiles.rows), format_time_us(tiles.memory_us), format_time_us(tiles.padded_128_us),
-           format_time_us(tiles.padded_256_us),
-           nothing ? "weight-bound, and a larger tile wins nothing"
-                   : fmt::format("less padding or faster MMAs win at most {} a layer", format_time_us(tiles.win_us)))});
+  scene.conclude({.id = "tile.win." + level_slug(level.measured.concurrency),
+                  .point = 9,
+                  .title = "What a larger tile could win",
+                  .value = tiles.win_us,
+                  .unit = "us",
+                  .verdict = nothing ? "nothing" : "at most this a layer",
+                  .formula = "max(memory floor, MMA time padded to 128 rows) - memory floor",
+                  .inputs = Inputs(scene).deployment().concurrency(level.measured).cap().list(),
+                  .assumptions = {"every expert has the mean number of rows", "MMAs at peak"},
+                  .confidence = Confidence::kLikely,
+                  .sentence = fmt::format(
+                      "At {} rows per expert a layer's experts take {} to read and {} ({}) to "
+                      "multiply when padded to 128 (256) "
+                      "rows: {}.",
+                      format_number(tiles.rows), format_time_us(tiles.memory_us),
+                      format_time_us(tiles.padded_128_us), format_time_us(tiles.padded_256_us),
+                      nothing ? "weight-bound, and a larger tile wins nothing"
+                              : fmt::format("less padding or faster MMAs win at most {} a layer",
+                                            format_time_us(tiles.win_us)))});
 }
 
 }  // namespace
@@ -161,7 +178,8 @@ void explain_tiles(Scene& scene) {
   const MachineSpec& machine = scene.machine();
   if (machine.peak(Precision::kFp4) == nullptr) {
     scene.cannot_say("tile.limit", 9, "Tiles",
-                     fmt::format("{} has no FP4 matrix unit, and these kernels are built for one", machine.name));
+                     fmt::format("{} has no FP4 matrix unit, and these kernels are built for one",
+                                 machine.name));
     return;
   }
   if (!machine.shared_per_block_bytes) {
@@ -170,7 +188,8 @@ void explain_tiles(Scene& scene) {
     return;
   }
   const auto limit = static_cast<std::int64_t>(machine.shared_per_block_bytes->value);
-  const FindingInput source = Inputs(scene).number("limit", *machine.shared_per_block_bytes, "B").list().front();
+  const FindingInput source =
+      Inputs(scene).number("limit", *machine.shared_per_block_bytes, "B").list().front();
   const std::int64_t elsewhere = limit == kLargeLimit ? kSmallLimit : kLargeLimit;
   const FindingInput other{"limit", static_cast<double>(elsewhere), "B", "CUTLASS arch.h"};
   explain_limit(scene, limit, source);
@@ -178,8 +197,8 @@ void explain_tiles(Scene& scene) {
     const SharedBudget here = budget_of(tile, limit);
     scene.analysis.tiles.push_back(here);
     explain_budget(scene, "tile." + to_string(tile), here, source, "on this chip");
-    explain_budget(scene, "tile.elsewhere." + to_string(tile), budget_of(tile, elsewhere),
-                   other, fmt::format("with {}", bytes_text(elsewhere)));
+    explain_budget(scene, "tile.elsewhere." + to_string(tile), budget_of(tile, elsewhere), other,
+                   fmt::format("with {}", bytes_text(elsewhere)));
   }
   for (std::size_t index = 0; index < scene.found.tactics_failed.size(); ++index) {
     explain_failure(scene, scene.found.tactics_failed[index], index, limit, source);

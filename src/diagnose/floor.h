@@ -13,6 +13,7 @@ namespace nibble {
 
 // Parameters, the step and its largest operations, what is replicated, experts touched, capacity
 // against the step's concurrency, and what hangs on how the peak and the collectives are meant.
-Result<std::vector<Finding>> floor_findings(const Deployment& deployment, const Step& step, const Capacity& capacity);
+Result<std::vector<Finding>> floor_findings(const Deployment& deployment, const Step& step,
+                                            const Capacity& capacity);
 
 }  // namespace nibble

@@ -55,24 +55,30 @@ class Proposer {
     expert_parallelism();
     data_parallel_attention();
     large_tiles();
-    std::stable_sort(proposals_.begin(), proposals_.end(), [](const Proposal& a, const Proposal& b) {
-      return a.at_most_us > b.at_most_us;
-    });
+    std::stable_sort(
+        proposals_.begin(), proposals_.end(),
+        [](const Proposal& a, const Proposal& b) { return a.at_most_us > b.at_most_us; });
     return std::move(proposals_);
   }
 
  private:
-  void add(std::string id, std::string title, double at_most_us, std::string depends_on, std::string experiment,
-           std::string evidence) {
-    Proposal proposal{std::move(id), std::move(title), std::min(at_most_us, budget_.measured_us), 1,
-                      std::move(depends_on), std::move(experiment), std::move(evidence)};
+  void add(std::string id, std::string title, double at_most_us, std::string depends_on,
+           std::string experiment, std::string evidence) {
+    Proposal proposal{std::move(id),
+                      std::move(title),
+                      std::min(at_most_us, budget_.measured_us),
+                      1,
+                      std::move(depends_on),
+                      std::move(experiment),
+                      std::move(evidence)};
     const double left_us = budget_.measured_us - proposal.at_most_us;
     if (left_us > 0) proposal.at_most_ratio = budget_.measured_us / left_us;
     proposals_.push_back(std::move(proposal));
   }
 
   std::string loss_text() const {
-    return fmt::format("{} of the decode step are unexplained", format_time_us(budget_.decode_loss_us));
+    return fmt::format("{} of the decode step are unexplained",
+                       format_time_us(budget_.decode_loss_us));
   }
 
   void running_requests() {
@@ -88,22 +94,25 @@ class Proposer {
         "a step that gets no longer with more sequences, and memory for them",
         fmt::format("set it to {} and repeat concurrency {}, with TTFT, ITL and queue length",
                     format_count(std::min(most, fit)), format_count(most)),
-        fmt::format("{} requests against a cap of {}; the cache holds {} at their mean length", format_count(most),
-                    format_count(cap), format_count(fit)));
+        fmt::format("{} requests against a cap of {}; the cache holds {} at their mean length",
+                    format_count(most), format_count(cap), format_count(fit)));
   }
 
   void prefill_schedule() {
     if (!budget_.has_itl || budget_.between_us <= 0) return;
     add("prefill_schedule", "prefill in fewer or mixed passes", budget_.between_us,
-        "how much of the time between decode steps is prefill, and not ramp and drain of a short test",
+        "how much of the time between decode steps is prefill, and not ramp and drain of a short "
+        "test",
         "repeat the level with ten times the requests and look at the steady window alone",
-        fmt::format("a token takes {}, the median gap between chunks is {}", format_time_us(budget_.measured_us),
+        fmt::format("a token takes {}, the median gap between chunks is {}",
+                    format_time_us(budget_.measured_us),
                     format_time_us(budget_.measured_us - budget_.between_us)));
   }
 
   void collectives() {
     if (budget_.collectives_us <= 0) return;
-    add("all_reduce", "another all-reduce, or fewer bytes in it", budget_.collectives_us + budget_.decode_loss_us,
+    add("all_reduce", "another all-reduce, or fewer bytes in it",
+        budget_.collectives_us + budget_.decode_loss_us,
         "the collectives' real time, which was not measured",
         "time one all-reduce of the step's size alone, by each algorithm",
         fmt::format("{} at the floor; {}", format_time_us(budget_.collectives_us), loss_text()));
@@ -112,7 +121,8 @@ class Proposer {
   void graphs() {
     add("cuda_graphs", "piecewise CUDA graphs", budget_.launches_us + budget_.decode_loss_us,
         "whether decode runs eagerly today", "count kernel gaps in one traced decode step",
-        fmt::format("{} of gaps at the floor; {}", format_time_us(budget_.launches_us), loss_text()));
+        fmt::format("{} of gaps at the floor; {}", format_time_us(budget_.launches_us),
+                    loss_text()));
   }
 
   void grouped_gemm() {
@@ -123,23 +133,23 @@ class Proposer {
   }
 
   void continuous_decode() {
-    add("continuous_decode_steps", "several decode steps per scheduler pass", budget_.decode_loss_us,
-        "how much of the loss is scheduler and host; costs TTFT", "run with 1 and with 4 steps at the same concurrency",
-        loss_text());
+    add("continuous_decode_steps", "several decode steps per scheduler pass",
+        budget_.decode_loss_us, "how much of the loss is scheduler and host; costs TTFT",
+        "run with 1 and with 4 steps at the same concurrency", loss_text());
   }
 
   // Another layout's floor against this one's.
-  void layout(std::string id, std::string title, const ParallelLayout& other, std::string depends_on,
-              std::string experiment) {
+  void layout(std::string id, std::string title, const ParallelLayout& other,
+              std::string depends_on, std::string experiment) {
     Deployment deployment = scene_.deployment();
     deployment.layout = other;
     const Result<Step> step = decode_step(deployment, level_.running);
     if (!step) return;
     const double floor_win_us = std::max(0.0, budget_.floor_us - step->step_us);
-    add(std::move(id), std::move(title), floor_win_us + budget_.decode_loss_us, std::move(depends_on),
-        std::move(experiment),
-        fmt::format("floor {} against {}; {}", format_time_us(step->step_us), format_time_us(budget_.floor_us),
-                    loss_text()));
+    add(std::move(id), std::move(title), floor_win_us + budget_.decode_loss_us,
+        std::move(depends_on), std::move(experiment),
+        fmt::format("floor {} against {}; {}", format_time_us(step->step_us),
+                    format_time_us(budget_.floor_us), loss_text()));
   }
 
   void expert_parallelism() {
@@ -154,11 +164,13 @@ class Proposer {
 
   void data_parallel_attention() {
     ParallelLayout other = scene_.deployment().layout;
-    if (other.dp_attention || other.tp == 1 || scene_.model().attention.kind != AttentionKind::kMla) return;
+    if (other.dp_attention || other.tp == 1 || scene_.model().attention.kind != AttentionKind::kMla)
+      return;
     other.dp_attention = true;
     other.ep = other.stage_gpus();
     layout("dp_attention", fmt::format("data-parallel attention ({})", other.describe()), other,
-           "attention weights whole on every GPU; the latent cache is no longer repeated, so more sequences fit",
+           "attention weights whole on every GPU; the latent cache is no longer repeated, so more "
+           "sequences fit",
            "one run with data-parallel attention at the same concurrency");
   }
 
@@ -166,9 +178,11 @@ class Proposer {
     if (scene_.found.tactics_failed.empty() || !scene_.model().moe) return;
     const LayerTiles tiles = layer_tiles(scene_, level_);
     add("large_tiles", "make the failed large tiles start", tiles.win_us * tiles.layers,
-        "many more rows per expert than this load has", "compare memory floor and padded MMA time of a layer",
+        "many more rows per expert than this load has",
+        "compare memory floor and padded MMA time of a layer",
         fmt::format("{} rows per expert: a layer reads for {} and multiplies padded rows for {}",
-                    format_number(tiles.rows), format_time_us(tiles.memory_us), format_time_us(tiles.padded_128_us)));
+                    format_number(tiles.rows), format_time_us(tiles.memory_us),
+                    format_time_us(tiles.padded_128_us)));
   }
 
   const Scene& scene_;
@@ -178,11 +192,13 @@ class Proposer {
 };
 
 void explain_tuned(Scene& scene, const MeasuredLevel& tuned) {
-  const std::optional<double> after = output_rate(scene.found, tuned.output_tok_s, tuned.total_tok_s);
+  const std::optional<double> after =
+      output_rate(scene.found, tuned.output_tok_s, tuned.total_tok_s);
   const std::string id = "tuning." + level_slug(tuned.concurrency);
   for (std::size_t index = 0; index < scene.analysis.levels.size(); ++index) {
     const LevelAnalysis before = scene.analysis.levels[index];
-    if (before.measured.concurrency != tuned.concurrency || before.output_tok_s <= 0 || !after) continue;
+    if (before.measured.concurrency != tuned.concurrency || before.output_tok_s <= 0 || !after)
+      continue;
     const double ratio = *after / before.output_tok_s;
     scene.conclude({.id = id,
                     .point = 12,
@@ -197,20 +213,23 @@ void explain_tuned(Scene& scene, const MeasuredLevel& tuned) {
                                   .concurrency(before.measured)
                                   .rate(before.measured)
                                   .list(),
-                    .sentence = fmt::format("Tuning took {} requests from {} to {} tok/s, {}; which change won it is "
-                                            "not stated.",
-                                            format_count(tuned.concurrency), format_number(before.output_tok_s),
-                                            format_number(*after), times_text(ratio))});
+                    .sentence = fmt::format(
+                        "Tuning took {} requests from {} to {} tok/s, {}; which change won it is "
+                        "not stated.",
+                        format_count(tuned.concurrency), format_number(before.output_tok_s),
+                        format_number(*after), times_text(ratio))});
     return;
   }
-  scene.cannot_say(id, 12, "After tuning", "no level before tuning has the same concurrency and a rate");
+  scene.cannot_say(id, 12, "After tuning",
+                   "no level before tuning has the same concurrency and a rate");
 }
 
 }  // namespace
 
 void propose(Scene& scene) {
   for (const MeasuredLevel& tuned : scene.found.after_tuning) explain_tuned(scene, tuned);
-  const bool known = !scene.analysis.levels.empty() && !scene.analysis.levels[scene.analysis.headline].waterfall.empty();
+  const bool known = !scene.analysis.levels.empty() &&
+                     !scene.analysis.levels[scene.analysis.headline].waterfall.empty();
   if (!known) {
     scene.cannot_say("proposals", 12, "Proposals", "no level has a rate that its floor allows");
     return;
@@ -221,26 +240,29 @@ void propose(Scene& scene) {
     Inputs inputs(scene);
     inputs.deployment().concurrency(level.measured).cap().lengths().rate(level.measured);
     if (level.measured.itl_ms && level.measured.itl_ms->p50) {
-      inputs.given("itl_p50", *level.measured.itl_ms->p50, "ms", level.measured.path + ".itl_ms.p50");
+      inputs.given("itl_p50", *level.measured.itl_ms->p50, "ms",
+                   level.measured.path + ".itl_ms.p50");
     }
     if (proposal.id == "max_running_requests") {
       inputs.memory().concurrency(scene.analysis.levels.back().measured);
     }
-    scene.conclude({.id = "proposal." + proposal.id,
-                    .point = 12,
-                    .title = proposal.title,
-                    .value = proposal.at_most_us,
-                    .unit = "us",
-                    .verdict = proposal.at_most_us > 0 ? "" : "wins nothing at this load",
-                    .formula = "what its floor terms and the loss it could touch take, at most",
-                    .inputs = inputs.list(),
-                    .assumptions = {"upper bound, not a forecast; bounds overlap and do not add up"},
-                    .confidence = Confidence::kPossible,
-                    .sentence = fmt::format("{}: at most {} a step, {} in throughput ({}). Depends on {}. Cheapest "
-                                            "experiment: {}.",
-                                            proposal.title, format_time_us(proposal.at_most_us),
-                                            times_text(proposal.at_most_ratio), proposal.evidence,
-                                            proposal.depends_on, proposal.experiment)});
+    scene.conclude(
+        {.id = "proposal." + proposal.id,
+         .point = 12,
+         .title = proposal.title,
+         .value = proposal.at_most_us,
+         .unit = "us",
+         .verdict = proposal.at_most_us > 0 ? "" : "wins nothing at this load",
+         .formula = "what its floor terms and the loss it could touch take, at most",
+         .inputs = inputs.list(),
+         .assumptions = {"upper bound, not a forecast; bounds overlap and do not add up"},
+         .confidence = Confidence::kPossible,
+         .sentence =
+             fmt::format("{}: at most {} a step, {} in throughput ({}). Depends on {}. Cheapest "
+                         "experiment: {}.",
+                         proposal.title, format_time_us(proposal.at_most_us),
+                         times_text(proposal.at_most_ratio), proposal.evidence, proposal.depends_on,
+                         proposal.experiment)});
   }
 }
 

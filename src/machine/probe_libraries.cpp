@@ -1,5 +1,5 @@
 #include <filesystem>
-#include <functional>
+#include <memory>
 
 #include "base/dynamic_library.h"
 #include "machine/probe.h"
@@ -153,8 +153,10 @@ DynamicLibrary open_library(const LibraryDef& definition, const std::vector<fs::
 }  // namespace
 
 std::vector<LibraryStatus> probe_libraries() {
-  // Open until the program ends: a driver that was initialised does not survive being unloaded.
-  static std::vector<DynamicLibrary> opened;
+  // Never closed, not even at exit: a driver that was initialised does not survive being unloaded,
+  // and what these libraries allocated for themselves would lose its owner.
+  static std::vector<DynamicLibrary>& opened =
+      *std::make_unique<std::vector<DynamicLibrary>>().release();
   const std::vector<fs::path> folders = toolkit_folders();
   std::vector<LibraryStatus> statuses;
   for (const LibraryDef& definition : library_definitions()) {

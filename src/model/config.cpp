@@ -61,6 +61,7 @@ class ModelParser {
   void read_router();
   Result<> read_quantization(const Json* hf_quant_config);
   void check_experts_alike();
+  Result<ModelSpec> check_patterns();
 
   bool flag(std::string_view key) { return reader_.boolean(key).value_or(false); }
 
@@ -288,6 +289,16 @@ void ModelParser::check_experts_alike() {
   }
 }
 
+// Asks for every module once: a pattern that takes for ever must not decide a format in silence.
+Result<ModelSpec> ModelParser::check_patterns() {
+  count_parameters(spec_);
+  if (const std::string* pattern = spec_.quantization.gave_up()) {
+    return input_error("{}: quantization_config: the regular expression \"{}\" takes too long to match; "
+                       "write it without nested repetition", file_, *pattern);
+  }
+  return std::move(spec_);
+}
+
 Result<ModelSpec> ModelParser::parse(const Json* hf_quant_config, std::string name) {
   NIBBLE_RETURN_IF_ERROR(reader_.finish_lenient());
   spec_.name = name;
@@ -303,7 +314,7 @@ Result<ModelSpec> ModelParser::parse(const Json* hf_quant_config, std::string na
   NIBBLE_RETURN_IF_ERROR(reader_.finish_lenient());
   NIBBLE_RETURN_IF_ERROR(read_quantization(hf_quant_config));
   check_experts_alike();
-  return std::move(spec_);
+  return check_patterns();
 }
 
 }  // namespace

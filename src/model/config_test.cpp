@@ -368,6 +368,25 @@ TEST(Config, FaultsSayWhichFieldAndWhy) {
   EXPECT_NE(fault(json("[]")).find("expected an object"), std::string::npos);
 }
 
+TEST(Config, APatternThatTakesForEverIsRefused) {
+  // Two nested repetitions over a name of 40 letters and dots: 2^40 ways to fail.
+  const Json config = with(dense(), R"({"quantization_config": {"quant_method": "modelopt",
+      "quant_algo": "NVFP4", "ignore": ["re:(.+)+[!?]$"]}})");
+  const Result<ModelSpec> model = parse_model(config, nullptr, "m");
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.error().message.find("(.+)+[!?]$"), std::string::npos) << model.error().message;
+}
+
+TEST(Config, PatternsMayLookAhead) {
+  // Everything but the MLPs is left alone, written as compressed-tensors configurations do.
+  const Json config = with(dense(), R"({"quantization_config": {"quant_method": "modelopt",
+      "quant_algo": "NVFP4", "ignore": ["re:^(?!.*mlp).*"]}})");
+  const Result<ModelSpec> model = parse_model(config, nullptr, "m");
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->quantization.format_of("model.layers.0.mlp.up_proj").weights, Format::kNvfp4);
+  EXPECT_EQ(model->quantization.format_of("model.layers.0.self_attn.q_proj").weights, Format::kBf16);
+}
+
 TEST(Config, UnknownModelsAreReadByTheirFields) {
   const ModelSpec model = parse(with(sparse(), R"({"model_type": "new_moe"})"));
   EXPECT_EQ(model.moe->experts, 8);

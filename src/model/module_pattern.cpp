@@ -12,7 +12,7 @@ namespace {
 // More than real lists hold; asking the longest list for every module of 1000 layers takes seconds.
 constexpr std::size_t kMaxLength = 512;
 constexpr std::size_t kMaxBroad = 512;
-constexpr std::size_t kMaxRegexPlaces = 2048;
+constexpr std::size_t kMaxRegexes = 64;
 
 }  // namespace
 
@@ -38,10 +38,8 @@ Result<> ModulePatterns::add(std::string_view pattern) {
   texts_.emplace_back(pattern);
   if (pattern.starts_with("re:")) {
     NIBBLE_ASSIGN_OR_RETURN(Regex regex, Regex::compile(pattern.substr(3)));
-    regex_places_ += regex.size();
-    if (regex_places_ > kMaxRegexPlaces) {
-      return input_error("the list has too many regular expressions, the last being \"{}\"",
-                         pattern);
+    if (regexes_.size() == kMaxRegexes) {
+      return input_error("the list has more than {} regular expressions", kMaxRegexes);
     }
     regexes_.push_back(std::move(regex));
     return {};
@@ -65,6 +63,13 @@ Result<> ModulePatterns::add(std::string_view pattern) {
   }
   broad_.push_back(std::move(wildcard));
   return {};
+}
+
+const std::string* ModulePatterns::gave_up() const {
+  for (const Regex& regex : regexes_) {
+    if (regex.gave_up()) return &regex.pattern();
+  }
+  return nullptr;
 }
 
 bool ModulePatterns::any_matches(const std::vector<Wildcard>& wildcards, std::string_view module) {

@@ -14,8 +14,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/regex.h"
 #include "base/result.h"
-#include "model/regex.h"
 
 namespace nibble {
 
@@ -28,6 +28,8 @@ class ModulePatterns {
   Result<> add(std::string_view pattern);
   bool matches(std::string_view module) const;
   bool empty() const { return texts_.empty(); }
+  // A regular expression whose match was given up on so far, or nullptr: answers are then worthless.
+  const std::string* gave_up() const;
   const std::vector<std::string>& texts() const { return texts_; }  // as they were added
 
  private:
@@ -51,7 +53,6 @@ class ModulePatterns {
   std::unordered_map<int, std::vector<Wildcard>> of_layer_;  // "model.layers.3.mlp*"
   std::vector<Wildcard> broad_;                              // "*mlp.gate", "model.layers.3*"
   std::vector<Regex> regexes_;
-  std::size_t regex_places_ = 0;
 };
 
 // The number between "layers." and a dot: 3 of "model.layers.3.mlp".

@@ -84,6 +84,14 @@ bool Quantization::is_left_alone(std::string_view module) const {
   return std::find(left_alone_.begin(), left_alone_.end(), last) != left_alone_.end();
 }
 
+const std::string* Quantization::gave_up() const {
+  if (const std::string* pattern = excluded_.gave_up()) return pattern;
+  for (const Rule& rule : rules_) {
+    if (const std::string* pattern = rule.named.gave_up()) return pattern;
+  }
+  return nullptr;
+}
+
 ModuleFormat Quantization::format_of(std::string_view module) const {
   if (rules_.empty() || excluded_.matches(module)) return base_;
   for (const Rule& rule : rules_) {

@@ -39,6 +39,8 @@ class Quantization {
 
   ModuleFormat format_of(std::string_view module) const;
   ModuleFormat base() const { return base_; }
+  // A regular expression that took too long on a module asked for so far, or nullptr.
+  const std::string* gave_up() const;
   std::optional<Format> kv_format() const { return kv_; }  // kv_cache_quant_algo
   const std::string& method() const { return method_; }  // "modelopt", "fp8", "mxfp4", ...; "" none
   // One line: "nvfp4 x nvfp4 on linear layers (modelopt), except lm_head,

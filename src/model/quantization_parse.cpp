@@ -1,42 +1,14 @@
 // The dialects of quantization configs. Sources: ModelOpt's hf_quant_config.json and its newer form
 // inside config.json, compressed-tensors' config_groups, transformers' fp8, mxfp4, awq and gptq.
 #include <algorithm>
-#include <array>
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "model/algorithms.h"
 #include "model/quantization.h"
 
 namespace nibble {
 namespace {
-
-struct Algorithm {
-  std::string_view name;
-  ModuleFormat format;
-};
-
-// quant_algo of ModelOpt. kBf16 activations stand for "as the model computes".
-constexpr std::array kAlgorithms = {
-    Algorithm{"NVFP4", {Format::kNvfp4, Format::kNvfp4}},
-    Algorithm{"NVFP4_AWQ", {Format::kNvfp4, Format::kNvfp4}},
-    Algorithm{"NVFP4_SVDQUANT", {Format::kNvfp4, Format::kNvfp4}},
-    Algorithm{"W4A16_NVFP4", {Format::kNvfp4, Format::kBf16}},
-    Algorithm{"W4A8_NVFP4_FP8", {Format::kNvfp4, Format::kFp8}},
-    Algorithm{"MXFP4", {Format::kMxfp4, Format::kMxfp4}},
-    Algorithm{"W4A16_MXFP4", {Format::kMxfp4, Format::kBf16}},
-    Algorithm{"W4A8_MXFP4_FP8", {Format::kMxfp4, Format::kFp8}},
-    Algorithm{"MXFP8", {Format::kMxfp8, Format::kMxfp8}},
-    Algorithm{"FP8", {Format::kFp8, Format::kFp8}},
-    Algorithm{"FP8_PER_CHANNEL_PER_TOKEN", {Format::kFp8, Format::kFp8}},
-    Algorithm{"FP8_PB_WO", {Format::kFp8Block128, Format::kBf16}},  // "per block, weights only"
-    Algorithm{"FP8_BLOCK_SCALES", {Format::kFp8Block128, Format::kFp8}},
-    Algorithm{"W4A16_AWQ", {Format::kInt4Group128, Format::kBf16}},
-    Algorithm{"W4A16", {Format::kInt4Group128, Format::kBf16}},
-    Algorithm{"W4A8_AWQ", {Format::kInt4Group128, Format::kFp8}},
-    Algorithm{"W8A16", {Format::kInt8, Format::kBf16}},
-    Algorithm{"W8A8_SQ_PER_CHANNEL", {Format::kInt8, Format::kInt8}},
-    Algorithm{"INT8_SQ", {Format::kInt8, Format::kInt8}},
-};
 
 // Neither a router nor the embedding table is a linear layer that these tools convert.
 const std::vector<std::string> kNeverConverted = {"gate", "router", "shared_expert_gate",
@@ -69,9 +41,7 @@ class QuantizationParser {
   Result<> read_targets(const Json& group, const std::string& where, ModuleFormat format);
   Result<> read_kv(const Json& json);
   Result<> exclude(ObjectReader& reader, std::string_view key);
-  Result<ModuleFormat> algorithm(const std::string& name, const std::string& where) const;
   Result<ModuleFormat> group_format(const Json& group, const std::string& where);
-  Result<Format> tensor_format(const Json& tensor, const std::string& where);
   void cover(Quantization::Class all, ModuleFormat format) {
     out_.rules_.push_back({{}, all, with_base(format)});
   }
@@ -151,7 +121,7 @@ Result<> QuantizationParser::read_modelopt(const Json& json) {
   NIBBLE_RETURN_IF_ERROR(read_kv(json));
   if (layers != nullptr && !layers->as_object().empty()) return read_quantized_layers(*layers);
   if (name && *name != "MIXED_PRECISION") {
-    NIBBLE_ASSIGN_OR_RETURN(ModuleFormat format, algorithm(*name, where_));
+    NIBBLE_ASSIGN_OR_RETURN(ModuleFormat format, algorithm_format(*name, where_));
     if (format.weights == Format::kNvfp4 && group.value_or(16) != 16) {
       return input_error("{}: \"group_size\" is {}; {} has groups of 16", where_, *group, *name);
     }
@@ -180,7 +150,7 @@ Result<> QuantizationParser::read_quantized_layers(const Json& layers) {
     ObjectReader reader(entry, where);
     const std::string name = reader.require_string("quant_algo");
     NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
-    NIBBLE_ASSIGN_OR_RETURN(ModuleFormat format, algorithm(name, where));
+    NIBBLE_ASSIGN_OR_RETURN(ModuleFormat format, algorithm_format(name, where));
     format = with_base(format);
     auto rule = std::find_if(out_.rules_.begin(), out_.rules_.end(),
                              [&](const auto& known) { return known.format == format; });
@@ -249,39 +219,14 @@ Result<ModuleFormat> QuantizationParser::group_format(const Json& group, const s
   if (weights == nullptr) reader.fault_at("weights", "is missing");
   NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
   ModuleFormat format;
-  NIBBLE_ASSIGN_OR_RETURN(format.weights, tensor_format(*weights, where + ": weights"));
+  NIBBLE_ASSIGN_OR_RETURN(format.weights, tensor_format(*weights, TensorRole::kWeights,
+                                                        where + ": weights", warnings_));
   if (input != nullptr) {
-    NIBBLE_ASSIGN_OR_RETURN(format.activations,
-                            tensor_format(*input, where + ": input_activations"));
+    NIBBLE_ASSIGN_OR_RETURN(
+        format.activations,
+        tensor_format(*input, TensorRole::kActivations, where + ": input_activations", warnings_));
   }
   return format;
-}
-
-// {"num_bits": 4, "type": "float", "group_size": 16, "strategy": "tensor_group"}
-Result<Format> QuantizationParser::tensor_format(const Json& tensor, const std::string& where) {
-  ObjectReader reader(tensor, where);
-  const std::int64_t bits = reader.require_integer("num_bits");
-  const std::string type = reader.string("type").value_or("int");
-  const std::int64_t group = reader.integer("group_size").value_or(-1);
-  const std::string strategy = reader.string("strategy").value_or("");
-  const bool weights = where.ends_with("weights");
-  NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
-  if (type == "float" && bits == 4 && group == 16) return Format::kNvfp4;
-  if (type == "float" && bits == 4 && group == 32) return Format::kMxfp4;
-  if (type == "float" && bits == 8 && group == 32) return Format::kMxfp8;
-  if (type == "float" && bits == 8) {
-    return weights && strategy == "block" ? Format::kFp8Block128 : Format::kFp8;
-  }
-  if (type == "int" && bits == 8) return Format::kInt8;
-  if (type == "int" && bits == 4) {
-    if (group != 128) {
-      warnings_.push_back(fmt::format(
-          "{}: 4-bit integers in groups of {} are counted as groups of 128", where, group));
-    }
-    return Format::kInt4Group128;
-  }
-  return input_error("{}: {}-bit {} in groups of {} is not a format that nibble knows", where, bits,
-                     type, group);
 }
 
 Result<> QuantizationParser::read_fp8(const Json& json) {
@@ -295,7 +240,7 @@ Result<> QuantizationParser::read_fp8(const Json& json) {
         "{}: \"weight_block_size\" is not [128, 128], the only one that nibble knows", where_);
   }
   if (moe) {
-    NIBBLE_ASSIGN_OR_RETURN(const ModuleFormat format, algorithm(*moe, where_));
+    NIBBLE_ASSIGN_OR_RETURN(const ModuleFormat format, algorithm_format(*moe, where_));
     cover(Quantization::Class::kRoutedExperts, format);
   }
   cover(Quantization::Class::kLinear, {block ? Format::kFp8Block128 : Format::kFp8, Format::kFp8});
@@ -313,10 +258,7 @@ Result<> QuantizationParser::read_integer(const Json& json) {
   if (bits != 4 && bits != 8) {
     return input_error("{}: \"bits\" is {}; nibble knows 4 and 8", where_, bits);
   }
-  if (bits == 4 && group != 128) {
-    warnings_.push_back(fmt::format(
-        "{}: 4-bit integers in groups of {} are counted as groups of 128", where_, group));
-  }
+  if (bits == 4) note_integer_groups(group, where_, warnings_);
   cover(Quantization::Class::kLinear,
         {bits == 4 ? Format::kInt4Group128 : Format::kInt8, Format::kBf16});
   leave_alone({"lm_head"});
@@ -330,13 +272,11 @@ Result<> QuantizationParser::read_kv(const Json& json) {
   const Json* scheme = reader.object("kv_cache_scheme");
   NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
   if (scheme != nullptr) {
-    NIBBLE_ASSIGN_OR_RETURN(out_.kv_, tensor_format(*scheme, where_ + ": kv_cache_scheme"));
+    NIBBLE_ASSIGN_OR_RETURN(out_.kv_, tensor_format(*scheme, TensorRole::kActivations,
+                                                    where_ + ": kv_cache_scheme", warnings_));
   } else if (name) {
-    const auto known =
-        std::find_if(kAlgorithms.begin(), kAlgorithms.end(),
-                     [&](const Algorithm& known_one) { return known_one.name == *name; });
-    if (known != kAlgorithms.end()) {
-      out_.kv_ = known->format.weights;
+    if (const auto known = algorithm_format(*name, where_); known.ok()) {
+      out_.kv_ = known->weights;
     } else if (*name == "INT8") {
       out_.kv_ = Format::kInt8;
     } else if (to_lower(*name) != "none") {
@@ -360,17 +300,6 @@ Result<> QuantizationParser::exclude(ObjectReader& reader, std::string_view key)
     }
   }
   return {};
-}
-
-Result<ModuleFormat> QuantizationParser::algorithm(const std::string& name,
-                                                   const std::string& where) const {
-  std::vector<std::string> known;
-  for (const Algorithm& algorithm : kAlgorithms) {
-    if (algorithm.name == name) return algorithm.format;
-    known.emplace_back(algorithm.name);
-  }
-  return input_error("{}: quant_algo \"{}\" is not one that nibble knows{}", where, name,
-                     did_you_mean(name, known));
 }
 
 std::string QuantizationParser::disagreement(const Quantization& config, const Quantization& hf) {

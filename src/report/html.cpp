@@ -156,17 +156,32 @@ std::string finding_html(const Finding& finding) {
   return html + "</article>\n";
 }
 
+// The first findings are in sight; where there are many, the rest opens on demand (and in print).
+std::string findings_html(const std::vector<Finding>& findings) {
+  constexpr std::size_t kInSight = 12;
+  const bool has_more = findings.size() > kInSight + 2;  // no button for a card or two
+  std::string html;
+  for (std::size_t index = 0; index < findings.size(); ++index) {
+    if (index == 0) html += "<div class=\"findings\">\n";
+    if (has_more && index == kInSight) {
+      html += fmt::format(
+          "</div>\n<details class=\"more\"><summary>{} more findings</summary>\n"
+          "<div class=\"findings\">\n",
+          findings.size() - kInSight);
+    }
+    html += finding_html(findings[index]);
+  }
+  if (!findings.empty()) html += "</div>\n";
+  return has_more ? html + "</details>\n" : html;
+}
+
 std::string section_html(const Section& section, std::size_t number) {
   std::string html = fmt::format("<section id=\"section-{}\">\n", number);
   html += element("h2", "", section.heading);
   for (const std::string& paragraph : section.paragraphs) html += element("p", "prose", paragraph);
   for (const Chart& chart : section.charts) html += chart_html(chart);
   for (const auto& [caption, table] : section.tables) html += captioned_table_html(caption, table);
-  if (!section.findings.empty()) {
-    html += "<div class=\"findings\">\n";
-    for (const Finding& finding : section.findings) html += finding_html(finding);
-    html += "</div>\n";
-  }
+  html += findings_html(section.findings);
   if (!section.bullets.empty()) {
     html += "<ul class=\"prose\">\n";
     for (const std::string& bullet : section.bullets) html += element("li", "", bullet);

@@ -95,48 +95,6 @@ Document hostile_document() {
   return document;
 }
 
-TEST(Escape, HtmlEscapesTheFiveCharacters) {
-  EXPECT_EQ(html_escape("a < b && c > \"d\" 'e'"),
-            "a &lt; b &amp;&amp; c &gt; &quot;d&quot; &#39;e&#39;");
-  EXPECT_EQ(html_escape("&lt;"), "&amp;lt;");  // text that looks escaped already is text
-  EXPECT_EQ(html_escape("80 °C µs"), "80 °C µs");
-  EXPECT_EQ(html_escape(""), "");
-}
-
-TEST(Escape, ScriptJsonHoldsNothingThatHtmlReadsAndReadsBackTheSame) {
-  const Json json = Json::object({{"</script>", "<!-- & -->"}, {"b", Json::array({1, 2.5})}});
-  const std::string text = script_json(json);
-  EXPECT_EQ(text.find_first_of("<>&"), std::string::npos) << text;
-  const Result<Json> again = Json::parse(text, "test");
-  ASSERT_TRUE(again.ok()) << again.error().message;
-  EXPECT_EQ(*again, json);
-}
-
-TEST(Escape, MarkdownShowsMarkupAsText) {
-  EXPECT_EQ(markdown_escape("2*M*N <b> [x] `y` a|b"), "2\\*M\\*N \\<b\\> \\[x\\] \\`y\\` a\\|b");
-  EXPECT_EQ(markdown_escape("moe.gate_up"), "moe.gate_up");  // inside a word it is no emphasis
-  EXPECT_EQ(markdown_escape("_x_ &lt; &#60; a & b"), "\\_x\\_ \\&lt; \\&#60; a & b");
-  EXPECT_EQ(markdown_escape("two\nlines\r\nmore"), "two lines  more");
-}
-
-TEST(Escape, MarkdownMarkersAtTheStartOfALineAreText) {
-  EXPECT_EQ(markdown_escape("# one"), "\\# one");
-  EXPECT_EQ(markdown_escape("- one"), "\\- one");
-  EXPECT_EQ(markdown_escape("12. one"), "12\\. one");
-  EXPECT_EQ(markdown_escape("12)"), "12\\)");
-  EXPECT_EQ(markdown_escape("  ---"), "  --\\-");  // no longer a rule
-  EXPECT_EQ(markdown_escape("12.5 ms"), "12.5 ms");
-  EXPECT_EQ(markdown_escape("-0.83"), "-0.83");
-  EXPECT_EQ(markdown_escape("16x2048x6144"), "16x2048x6144");
-  EXPECT_EQ(markdown_escape("   "), "   ");
-}
-
-TEST(Escape, MarkdownCodeHoldsBackquotes) {
-  EXPECT_EQ(markdown_code("m*n"), "`m*n`");
-  EXPECT_EQ(markdown_code("a`b``c"), "``` a`b``c ```");
-  EXPECT_EQ(markdown_code("two\nlines"), "`two lines`");
-}
-
 TEST(Parts, ChartTableHasARowAPointAndOnlyTheColumnsThatAreFilled) {
   const Table table = chart_table(small_chart());
   ASSERT_EQ(table.columns().size(), 3u);  // one series: no column for it
@@ -277,6 +235,21 @@ TEST(Html, TableKeepsAlignmentEmphasisAndRules) {
   EXPECT_TRUE(contains(html, "<td class=\"bad right\">1 us</td>"));
   EXPECT_EQ(count(html, "<tbody>"), 2u);
   EXPECT_EQ(count(html, "</tbody>"), 2u);
+}
+
+TEST(Html, ManyFindingsOpenOnDemand) {
+  Document document;
+  document.sections.push_back({.heading = "Findings"});
+  std::vector<Finding>& findings = document.sections[0].findings;
+  findings.assign(14, Finding{.id = "a", .sentence = "One."});
+  EXPECT_FALSE(contains(render_html(document), "more findings"));
+  findings.push_back({.id = "b", .sentence = "Two."});  // the 15th: 12 in sight, 3 more
+  const std::string html = render_html(document);
+  EXPECT_TRUE(contains(html, "<summary>3 more findings</summary>"));
+  EXPECT_EQ(count(html, "<article"), 15u);
+  EXPECT_EQ(count(html, "<details"), 16u);  // one a finding, and the rest
+  EXPECT_EQ(count(html, "</details>"), 16u);
+  EXPECT_EQ(count(html, "<div class=\"findings\">"), 2u);
 }
 
 TEST(Html, SameDocumentGivesTheSameBytes) {

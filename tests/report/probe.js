@@ -60,7 +60,7 @@ return {
   background: getComputedStyle(document.body).backgroundColor,
   colours: Object.fromEntries(
     ['background', 'text', 'muted', 'total', 'accent', 'good', 'warning', 'bad', 'series-1',
-      'series-2', 'series-3', 'series-4', 'series-5', 'series-6']
+      'series-2', 'series-3', 'series-4', 'series-5', 'series-6', 'series-7', 'series-8']
       .map((name) => [name, variable(`--${name}`)])),
   charts: Object.fromEntries(Object.entries(window.nibbleCharts).map(probe)),
 };

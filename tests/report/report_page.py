@@ -106,7 +106,7 @@ def drawn_points(page, report):
 
 def series_colour(page, chart, index, at):
     is_total = chart["kind"] == "waterfall" and at == len(chart["series"][index]["points"]) - 1
-    return page.probe["colours"]["total" if is_total else f"series-{index % 6 + 1}"]
+    return page.probe["colours"]["total" if is_total else f"series-{index % 8 + 1}"]
 
 
 def distance_to_segment(point, a, b):
@@ -118,9 +118,15 @@ def distance_to_segment(point, a, b):
 
 
 def covering_series(page, chart, index, element):
-    """Earlier series, drawn above, whose markers or lines pass over an element of a later one."""
+    """Series drawn above, whose markers or lines pass over an element of this one: those with
+    markers are above plain lines, and earlier ones above later ones."""
+    def depth(of):
+        return (chart["series"][of]["mark"] == "line", of)
+
     here = (element["x"], element["y"])
-    for above in range(index):
+    for above in range(len(chart["series"])):
+        if depth(above) >= depth(index):
+            continue
         dataset = page.probe["charts"][chart["id"]]["datasets"][above]
         spots = [(one["x"], one["y"]) for one in dataset["elements"]
                  if one["x"] is not None and one["y"] is not None]

@@ -8,7 +8,7 @@ const nibbleChartConfig = (() => {
   const kMarkers = ['circle', 'rect', 'triangle', 'rectRot'];
   const kMostTickLines = 3;
   const kTickFontPx = 12;
-  const kSeriesColours = 6;
+  const kSeriesColours = 8;
 
   const scratch = document.createElement('canvas').getContext('2d');
   const measureAt = (px) => (text) => {
@@ -98,6 +98,8 @@ const nibbleChartConfig = (() => {
       label: series.name,
       data: series.points.map((point) => ({ x: point.x, y: point.y })),
       nibbleSeries: series,
+      // Markers stand above plain lines; beyond that, earlier series above later ones.
+      order: hasMarkers ? 0 : 1,
       showLine: series.mark !== 'points',
       borderDash: series.dashed ? [6, 4] : [],
       borderWidth: 2,
