@@ -10,18 +10,18 @@ endif()
 
 get_property(library_rooms GLOBAL PROPERTY NIBBLE_ROOMS)
 list(REMOVE_ITEM library_rooms cli)
-set(library_objects "")
-foreach(room IN LISTS library_rooms)
-  list(APPEND library_objects $<TARGET_OBJECTS:nibble_${room}>)
-endforeach()
+set(library_targets "${library_rooms}")
+list(TRANSFORM library_targets PREPEND nibble_)
+set(library_objects "${library_targets}")
+list(TRANSFORM library_objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
 
 # Both forms are made of the objects that the program is made of; nothing is compiled twice.
 set(api_version ${PROJECT_VERSION_MAJOR})
-add_library(nibble_shared SHARED ${library_objects})
+add_library(nibble_shared SHARED)
 set_target_properties(nibble_shared PROPERTIES
   OUTPUT_NAME nibble LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${api_version})
-target_link_libraries(nibble_shared PRIVATE nibble_options ${CMAKE_DL_LIBS} Threads::Threads)
-# fmt and nlohmann-json are compiled in; only our own names are visible outside.
+target_link_libraries(nibble_shared PRIVATE ${library_targets} ${CMAKE_DL_LIBS} Threads::Threads)
+# fmt, nlohmann-json and PCRE2 are compiled in; only our own names are visible outside.
 set(symbols "${PROJECT_SOURCE_DIR}/cmake/libnibble.map")
 target_link_options(nibble_shared PRIVATE "LINKER:--version-script=${symbols}")
 set_target_properties(nibble_shared PROPERTIES LINK_DEPENDS "${symbols}")
@@ -64,7 +64,7 @@ Version: @PROJECT_VERSION@
 Requires: fmt
 Cflags: -I\${includedir}/nibble-@api_version@
 Libs: -L\${libdir} -lnibble
-Libs.private: -ldl -pthread
+Libs.private: -lpcre2-8 -ldl -pthread
 ")
 
 install(TARGETS nibble nibble_shared nibble_static)

@@ -10,9 +10,11 @@ Emphasis kernel_emphasis(const KernelAnalysis& kernel) {
   return kernel.regime == "memory" || kernel.regime == "compute" ? Emphasis::kGood : Emphasis::kWarning;
 }
 
-Section kernels_section(const CaseAnalysis& analysis) {
+Section kernels_section(const Analysis& whole) {
+  const CaseAnalysis& analysis = *whole.explained;
   Section section{.heading = "Measured kernels against their two roofs"};
   section.paragraphs.push_back("A kernel within 2 x of a roof is bound by it; one far above both waits for something else.");
+  section.charts.push_back(roofline_chart(whole));
   Table table({{"kernel"}, {"library", Align::kLeft, 5}, {"measured", Align::kRight}, {"TFLOPS", Align::kRight, 1},
                {"memory floor", Align::kRight}, {"compute floor", Align::kRight}, {"FLOP/B", Align::kRight, 2},
                {"ridge", Align::kRight, 3}, {"above floor", Align::kRight}, {"bound by"}, {"128x128 coverage", Align::kRight, 4}});
@@ -63,7 +65,8 @@ Chart waterfall_chart(const LevelAnalysis& level) {
   return chart;
 }
 
-Section levels_section(const CaseAnalysis& analysis) {
+Section levels_section(const Analysis& whole) {
+  const CaseAnalysis& analysis = *whole.explained;
   Section section{.heading = "From the floor to the measured step"};
   std::vector<const LevelAnalysis*> measured;
   for (const LevelAnalysis& level : analysis.levels) {
@@ -74,6 +77,7 @@ Section levels_section(const CaseAnalysis& analysis) {
     return section;
   }
   section.charts.push_back(waterfall_chart(analysis.levels[analysis.headline]));
+  section.charts.push_back(throughput_chart(whole));
   std::vector<Column> columns = {{"per step"}};
   for (const LevelAnalysis* level : measured) columns.push_back({fmt::format("at {}", format_number(level->measured.concurrency)), Align::kRight});
   Table table(std::move(columns));
@@ -131,12 +135,11 @@ std::vector<Section> case_sections(const Analysis& analysis) {
   if (!analysis.explained) return {};
   const CaseAnalysis& explained = *analysis.explained;
   std::vector<Section> sections;
-  sections.push_back({.heading = fmt::format("The case {}", explained.source.name), .paragraphs = {explained.source.source},
-                      .findings = explained.findings});
-  sections.push_back(levels_section(explained));
-  if (!explained.kernels.empty()) sections.push_back(kernels_section(explained));
-  if (!explained.tiles.empty()) sections.push_back(tiles_section(explained));
+  sections.push_back(levels_section(analysis));
+  sections.push_back({.heading = "What the measured numbers say", .findings = explained.findings});
   if (!explained.proposals.empty()) sections.push_back(proposals_section(explained));
+  if (!explained.kernels.empty()) sections.push_back(kernels_section(analysis));
+  if (!explained.tiles.empty()) sections.push_back(tiles_section(explained));
   if (!explained.missing_signals.empty()) {
     sections.push_back({.heading = "Signals that the case lacks", .bullets = explained.missing_signals});
   }

@@ -124,14 +124,15 @@ Section operations_section(const Analysis& analysis) {
   for (const Op& op : step.ops) series.points.push_back({.y = op.count * op.floor_us / kKilo, .label = op.name});
   bars.series.push_back(std::move(series));
   section.charts.push_back(std::move(bars));
-  section.charts.push_back(roofline_chart(analysis));
+  // A case shows it beside its measured kernels.
+  if (!analysis.explained || analysis.explained->kernels.empty()) section.charts.push_back(roofline_chart(analysis));
   section.tables.emplace_back("", operations_table(step));
   return section;
 }
 
 Section sweep_section(const Analysis& analysis) {
   Section section{.heading = "Over concurrency"};
-  section.charts.push_back(throughput_chart(analysis));
+  if (!analysis.explained) section.charts.push_back(throughput_chart(analysis));
   section.tables.emplace_back("", sweep_table(analysis));
   return section;
 }
@@ -190,19 +191,20 @@ Chart roofline_chart(const Analysis& analysis) {
                    {kRight, flops / kTera, ""}};
     chart.series.push_back(std::move(roof));
   }
+  if (analysis.explained) {
+    ChartSeries measured{.name = "measured kernels", .mark = ChartSeries::Mark::kPoints, .label_points = true};
+    for (const KernelAnalysis& kernel : analysis.explained->kernels) {
+      if (kernel.bytes <= 0 || kernel.time_us <= 0) continue;  // no shape stated: no place on the x axis
+      measured.points.push_back({kernel.intensity, kernel.flop / kernel.time_us * 1e-6, kernel.label});
+    }
+    if (!measured.points.empty()) chart.series.push_back(std::move(measured));
+  }
   ChartSeries operations{.name = "operations at their floor", .mark = ChartSeries::Mark::kPoints, .label_points = true};
   for (const Op& op : step.ops) {
     if (op.flop <= 0 || op.bytes.dram() <= 0) continue;
     operations.points.push_back({op.flop / op.bytes.dram(), op.flop / op.floor_us * 1e-6, op.name});
   }
   chart.series.push_back(std::move(operations));
-  if (!analysis.explained) return chart;
-  ChartSeries measured{.name = "measured kernels", .mark = ChartSeries::Mark::kPoints, .label_points = true};
-  for (const KernelAnalysis& kernel : analysis.explained->kernels) {
-    if (kernel.bytes <= 0 || kernel.time_us <= 0) continue;  // no shape stated: no place on the x axis
-    measured.points.push_back({kernel.intensity, kernel.flop / kernel.time_us * 1e-6, kernel.label});
-  }
-  if (!measured.points.empty()) chart.series.push_back(std::move(measured));
   return chart;
 }
 
@@ -233,6 +235,9 @@ Document analysis_document(const Analysis& analysis) {
   Document document;
   document.title = fmt::format("{} on {} x {}, {}", deployment.model.title, deployment.layout.gpus(),
                                deployment.machine.title, deployment.layout.describe());
+  if (analysis.explained) {
+    document.subtitle = fmt::format("The case {}: {}.", analysis.explained->source.name, analysis.explained->source.source);
+  }
   document.facts = {{"Model", model_fact(deployment.model)},
                     {"Machine", machine_fact(deployment)},
                     {"Layout", deployment.layout.describe()},

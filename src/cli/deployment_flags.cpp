@@ -1,6 +1,7 @@
 #include "cli/deployment_flags.h"
 
 #include <charconv>
+#include <cmath>
 
 #include "base/text.h"
 #include "model/config.h"
@@ -9,6 +10,7 @@ namespace nibble::cli {
 namespace {
 
 constexpr std::int64_t kMostRanks = 65536;
+constexpr double kMostLinkGbS = 1e6;
 
 std::vector<OptionDef> subject_options() {
   return {
@@ -86,7 +88,8 @@ Result<Assignment> parse_assignment(std::string_view option, std::string_view te
   const std::string_view number = equals == std::string_view::npos ? "" : text.substr(equals + 1);
   Assignment assignment{.key = std::string(text.substr(0, equals))};
   const auto [end, fault] = std::from_chars(number.data(), number.data() + number.size(), assignment.value);
-  if (number.empty() || fault != std::errc{} || end != number.data() + number.size()) {
+  const bool parsed = !number.empty() && fault == std::errc{} && end == number.data() + number.size();
+  if (!parsed || !std::isfinite(assignment.value)) {
     return usage_error("{} is \"{}\"; give NAME=NUMBER", option, text);
   }
   return assignment;
@@ -118,7 +121,10 @@ Result<> apply_link(const Arguments& arguments, Deployment& deployment) {
   if (name) {
     double bandwidth = 0;
     const auto [end, fault] = std::from_chars(name->data(), name->data() + name->size(), bandwidth);
-    if (fault == std::errc{} && end == name->data() + name->size() && bandwidth > 0) {
+    if (fault == std::errc{} && end == name->data() + name->size()) {
+      if (!(bandwidth > 0 && bandwidth <= kMostLinkGbS)) {
+        return usage_error("--link is \"{}\"; give more than 0 and at most {} GB/s", *name, kMostLinkGbS);
+      }
       link.bandwidth_gb_s = bandwidth;
     } else {
       std::vector<std::string> names;

@@ -108,5 +108,6 @@ Result<Case> parse_case(const Json& json, std::string_view where);
 // A built-in case's name, or a file.
 Result<Case> load_case(std::string_view name_or_path);
 std::vector<std::string> case_catalog();
+std::optional<std::string_view> built_in_case(std::string_view name);  // its JSON text
 
 }  // namespace nibble

@@ -7,23 +7,21 @@
 #pragma once
 
 #include <cmath>
-#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "base/json.h"
+#include "diagnose/case.h"
 #include "diagnose/explain.h"
 
 namespace nibble {
 
 inline Json case_document(std::string_view name) {
-  const std::filesystem::path path =
-      std::filesystem::path(NIBBLE_SOURCE_DIR) / "data/cases" / fmt::format("{}.json", name);
-  const Result<std::string> text = read_file(path, 1U << 20U);
-  NIBBLE_CHECK(text.ok());
-  return Json::parse(*text, path.string()).value();
+  const std::optional<std::string_view> text = built_in_case(name);
+  NIBBLE_CHECK(text.has_value());
+  return Json::parse(*text, name).value();
 }
 
 // The member that a path names; a missing last member is made (null).

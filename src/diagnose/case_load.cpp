@@ -27,11 +27,18 @@ std::vector<std::string> case_catalog() {
   return names;
 }
 
-Result<Case> load_case(std::string_view name_or_path) {
+std::optional<std::string_view> built_in_case(std::string_view name) {
   for (const EmbeddedFile& file : embedded::cases()) {
-    if (file.name != fmt::format("{}.json", name_or_path)) continue;
-    NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(file.text, file.name));
-    return parse_case(json, file.name);
+    if (file.name == fmt::format("{}.json", name)) return file.text;
+  }
+  return std::nullopt;
+}
+
+Result<Case> load_case(std::string_view name_or_path) {
+  if (const std::optional<std::string_view> text = built_in_case(name_or_path)) {
+    const std::string file = fmt::format("{}.json", name_or_path);
+    NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(*text, file));
+    return parse_case(json, file);
   }
   const std::filesystem::path path{name_or_path};
   std::error_code ignored;

@@ -54,6 +54,7 @@ Result<CaseAnalysis> explain_case(const Case& found, const CaseOptions& options)
   } else {
     explain_peak(scene, nullptr);
   }
+  choose_headlines(scene);
   std::vector<Finding>& findings = scene.analysis.findings;
   make_ids_unique(findings);
   std::stable_sort(findings.begin(), findings.end(),

@@ -35,11 +35,13 @@ Traffic traffic_of(const Scene& scene, const Step& step) {
   return traffic;
 }
 
+// The link that was given, or every one that the catalog has for the machine: as specified, and as
+// others measured it.
 std::vector<NamedLink> links_of(const Scene& scene) {
-  std::vector<NamedLink> links;
   if (scene.deployment().link) {
-    links.push_back({"given", *scene.deployment().link, Inputs(scene).link().list()});
+    return {{"given", *scene.deployment().link, Inputs(scene).link().list()}};
   }
+  std::vector<NamedLink> links;
   for (const Link& link : scene.machine().links) {
     links.push_back({link.name,
                      {link.bandwidth_gb_s.value, link.latency_us.value},

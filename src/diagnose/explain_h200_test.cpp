@@ -82,6 +82,9 @@ TEST(H200CaseTest, StepAndLittlesLaw) {
   expect_value("kv.per_token", 61 * 1152);
   // 122 all-reduces of 128*7168*2 B = 1.835 MB: 1.75 * 1.835 MB / 450 GB/s = 7.136 us each.
   expect_value("collectives.ring.given", 122 * 7.136);
+  // The link is given, so no other is tried: at most 4.3 ms by ring, hops included.
+  EXPECT_EQ(find(analysis(), "collectives.ring.pcie5-x16"), nullptr);
+  EXPECT_EQ(verdict_of(analysis(), "collectives.verdict"), "unexplained stays larger");
 }
 
 TEST(H200CaseTest, NoPlateauAndNoSignalsMissing) {

@@ -61,30 +61,69 @@ Inputs prediction_inputs(const Scene& scene, const MeasuredLayout& base,
   return inputs;
 }
 
+void explain_verdict(Scene& scene, const MeasuredLayout& base, const MeasuredLayout& other,
+                     double measured, double predicted) {
+  const std::string names =
+      fmt::format("{} against {}", other.layout.describe(), base.layout.describe());
+  const bool near = std::abs(measured / predicted - 1) <= kNearPrediction;
+  Inputs inputs = prediction_inputs(scene, base, other);
+  add_rates(add_rates(inputs, base), other);
+  scene.conclude({.id = "layouts.verdict." + layout_slug(other),
+                  .point = 10,
+                  .title = names + ": what it proves",
+                  .value = measured / predicted,
+                  .unit = "x",
+                  .verdict = near ? "as bandwidth predicts" : "not by bandwidth alone",
+                  .formula = "measured ratio / predicted ratio",
+                  .inputs = inputs.list(),
+                  .confidence = Confidence::kLikely,
+                  .sentence = fmt::format("{}: {} measured where bandwidth predicts {}: {}.", names,
+                                          format_number(measured, 3), format_number(predicted, 3),
+                                          near ? "no proof that the deployment is compute-bound"
+                                               : "something else differs")});
+}
+
+// The whole floor of both layouts, on the server's link and with its routing.
+void explain_floor(Scene& scene, const MeasuredLayout& base, const MeasuredLayout& other,
+                   double ratio) {
+  const std::string names =
+      fmt::format("{} against {}", other.layout.describe(), base.layout.describe());
+  Inputs inputs = prediction_inputs(scene, base, other);
+  inputs.deployment();
+  scene.conclude(
+      {.id = "layouts.floor." + layout_slug(other),
+       .point = 10,
+       .title = names + ": by the whole floor",
+       .value = ratio,
+       .unit = "x",
+       .formula = "floor rate / floor rate",
+       .inputs = inputs.list(),
+       .assumptions = assumptions(scene.deployment()),
+       .sentence = fmt::format("{}: with collectives, activations and launches the floor gives {}.",
+                               names, format_number(ratio, 3))});
+}
+
 void explain_prediction(Scene& scene, const MeasuredLayout& base, const MeasuredLayout& other,
                         std::optional<double> measured) {
-  const std::string slug = layout_slug(other);
   const std::string names =
       fmt::format("{} against {}", other.layout.describe(), base.layout.describe());
   const Result<Step> base_step = step_of(scene, base);
   const Result<Step> other_step = step_of(scene, other);
   if (!base_step || !other_step) {
-    scene.cannot_say("layouts.predicted." + slug, 10, names,
+    scene.cannot_say("layouts.predicted." + layout_slug(other), 10, names,
                      (base_step ? other_step : base_step).error().message);
     return;
   }
   const double by_bandwidth = base_step->weights_and_kv_us / other_step->weights_and_kv_us *
                               other_step->concurrency / base_step->concurrency;
-  const double by_floor = other_step->tokens_per_s / base_step->tokens_per_s;
-  Inputs inputs = prediction_inputs(scene, base, other);
   scene.conclude(
-      {.id = "layouts.predicted." + slug,
+      {.id = "layouts.predicted." + layout_slug(other),
        .point = 10,
        .title = names + ": by bandwidth",
        .value = by_bandwidth,
        .unit = "x",
        .formula = "(weights + KV per step) of one over the other",
-       .inputs = inputs.list(),
+       .inputs = prediction_inputs(scene, base, other).list(),
        .assumptions = {"memory traffic of weights and cache alone"},
        .sentence = fmt::format("{}: with {} microbatches in flight each GPU reads {} of weights "
                                "and cache per step instead of {}: "
@@ -93,44 +132,8 @@ void explain_prediction(Scene& scene, const MeasuredLayout& base, const Measured
                                format_bytes(other_step->weight_bytes + other_step->kv_bytes),
                                format_bytes(base_step->weight_bytes + base_step->kv_bytes),
                                format_number(by_bandwidth, 3))});
-  scene.conclude(
-      {.id = "layouts.floor." + slug,
-       .point = 10,
-       .title = names + ": by the whole floor",
-       .value = by_floor,
-       .unit = "x",
-       .formula = "floor rate / floor rate",
-       .inputs =
-           [&] {
-             Inputs all(scene);
-             all.deployment();
-             std::vector<FindingInput> list = inputs.list();
-             for (FindingInput& input : all.list()) list.push_back(std::move(input));
-             return list;
-           }(),
-       .assumptions = assumptions(scene.deployment()),
-       .sentence = fmt::format("{}: with collectives, activations and launches the floor gives {}.",
-                               names, format_number(by_floor, 3))});
-  if (!measured) return;
-  const bool near = std::abs(*measured / by_bandwidth - 1) <= kNearPrediction;
-  add_rates(add_rates(inputs, base), other);
-  scene.conclude(
-      {.id = "layouts.verdict." + slug,
-       .point = 10,
-       .title = names + ": what it proves",
-       .value = *measured / by_bandwidth,
-       .unit = "x",
-       .verdict = near ? "as bandwidth predicts" : "not by bandwidth alone",
-       .formula = "measured ratio / predicted ratio",
-       .inputs = inputs.list(),
-       .confidence = Confidence::kLikely,
-       .sentence =
-           near
-               ? fmt::format("{}: {} measured where bandwidth predicts {}: no proof that the "
-                             "deployment is compute-bound.",
-                             names, format_number(*measured, 3), format_number(by_bandwidth, 3))
-               : fmt::format("{}: {} measured where bandwidth predicts {}: something else differs.",
-                             names, format_number(*measured, 3), format_number(by_bandwidth, 3))});
+  explain_floor(scene, base, other, other_step->tokens_per_s / base_step->tokens_per_s);
+  if (measured) explain_verdict(scene, base, other, *measured, by_bandwidth);
 }
 
 std::optional<double> explain_measured(Scene& scene, const MeasuredLayout& base,

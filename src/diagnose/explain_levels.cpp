@@ -19,6 +19,10 @@ struct Shares {
   double launches = 0;
 };
 
+// Prompts are prefilled in chunks of at least this many tokens, the usual limit of the engines, so
+// that weights are read once for many prompts; a server that runs smaller passes pays more.
+constexpr double kPrefillChunkTokens = 8192;
+
 bool is_expert_gemm(const Op& op) {
   return op.name == "moe.gate_up" || op.name == "moe.down";
 }
@@ -112,14 +116,15 @@ double sum(const std::vector<WaterfallTerm>& terms) {
   return total;
 }
 
-// A pass of its own over the prompts of one step. A scheduler that collects the prompts of several
-// steps reads the weights less often, so the term is cut where less time than that is left.
+// One step's share of the passes over the prompts. A scheduler that lets prompts ride along with
+// decode steps reads the weights less often still, so the term is cut where less time is left.
 void add_prefill_term(LevelAnalysis& level) {
   if (!level.prefill) return;
   const double alone_us = level.prefill->step_us * level.prefill_passes;
   const double left_us = level.measured_step_us - sum(level.waterfall);
-  std::string note = fmt::format("{} prompt tokens a step, as a pass of their own",
-                                 format_number(level.prefill->rows * level.prefill_passes));
+  std::string note = fmt::format("{} prompt tokens a step, in passes of {}",
+                                 format_number(level.prefill->rows * level.prefill_passes),
+                                 format_number(level.prefill->rows));
   if (alone_us > left_us) {
     note += fmt::format(", would take {}: more is not left, so prompts share passes",
                         format_time_us(alone_us));
@@ -143,7 +148,7 @@ void price_prefill(const Scene& scene, LevelAnalysis& level) {
   const Case& found = scene.found;
   if (!found.input_len || !found.output_len) return;
   const double prompts = level.running / *found.output_len;  // that arrive per step in steady state
-  const double in_pass = std::max(1.0, prompts);
+  const double in_pass = std::max({1.0, prompts, kPrefillChunkTokens / *found.input_len});
   const Result<Step> pass =
       prefill_chunk(scene.deployment(), std::max(1.0, in_pass * *found.input_len), in_pass, 0);
   if (!pass) return;

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "diagnose/case_edit.h"
 #include "diagnose/explain.h"
+#include "diagnose/explain_expect.h"
 
 namespace nibble {
 namespace {
@@ -12,14 +12,6 @@ Json without(std::string_view parent, std::string_view key) {
   Json json = case_document("glm5_rtxpro6000");
   erase(parent.empty() ? json : at(json, parent), key);
   return json;
-}
-
-void expect_missing(const CaseAnalysis& analysis, std::string_view id, std::string_view part) {
-  const Finding* finding = find(analysis, id);
-  ASSERT_NE(finding, nullptr) << id;
-  EXPECT_FALSE(finding->value.has_value()) << id;
-  EXPECT_NE(finding->missing.find(part), std::string::npos) << id << ": " << finding->missing;
-  EXPECT_NE(finding->sentence.find(part), std::string::npos) << id << ": " << finding->sentence;
 }
 
 bool lacks(const CaseAnalysis& analysis, std::string_view part) {

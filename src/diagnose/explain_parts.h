@@ -143,6 +143,7 @@ void explain_layouts(Scene& scene);      // 10
 void explain_little(Scene& scene);       // 13
 void explain_sources(Scene& scene);      // 14
 void propose(Scene& scene);              // 12
+void choose_headlines(Scene& scene);     // which findings are read first
 // 11: `other` is the same analysis under the other reading of the peak.
 void explain_peak(Scene& scene, const Scene* other);
 

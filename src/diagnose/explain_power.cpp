@@ -141,10 +141,10 @@ void explain_clock(Scene& scene, const LevelAnalysis& level) {
                                 .given("clock", mhz, "MHz", level.measured.path + ".gpus.sm_mhz")
                                 .number("boost", *scene.machine().clock_mhz, "MHz")
                                 .list(),
-                  .sentence = fmt::format("SMs run at {} MHz of {} MHz: {}.", format_number(mhz),
-                                          format_number(boost),
-                                          throttled ? "something holds the clock down"
-                                                    : "neither power nor heat holds them back")});
+                  .sentence = fmt::format(
+                      "SMs run at {} MHz of {} MHz: {}.", format_number(mhz), format_number(boost),
+                      throttled ? "power, heat or a locked clock holds them back"
+                                : "neither power nor heat holds them back")});
 }
 
 }  // namespace

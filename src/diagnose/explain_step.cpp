@@ -44,7 +44,8 @@ std::string formula_of(std::string_view id) {
   if (id == "collectives") return "sum of the alpha-beta times of the collectives";
   if (id == "launches") return "kernels * gap";
   if (id == "pipeline_bubble") return "(stages - microbatches) * stage time";
-  if (id == "prefill") return "floor of a pass over running * input_len / output_len prompt tokens";
+  if (id == "prefill")
+    return "share of running * input_len / output_len prompt tokens in the floor of a prefill pass";
   return "measured step - all other terms";
 }
 
@@ -61,8 +62,9 @@ void explain_term(Scene& scene, const LevelAnalysis& level, const WaterfallTerm&
   inputs.rate(level.measured);  // the term's share of the step, and what is left
   std::vector<std::string> assumptions;
   if (rest) {
-    assumptions = {"no kernel and no collective was measured at these shapes",
-                   "prompts are prefilled in a pass of their own each step"};
+    assumptions = {
+        "no kernel and no collective was measured at these shapes",
+        "prompts are prefilled in passes of 8,192 tokens or one step's prompts, whichever is more"};
   } else if (term.id == "expert_weights") {
     assumptions = {fmt::format("{} routing", scene.deployment().routing.source)};
   }

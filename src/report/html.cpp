@@ -156,23 +156,22 @@ std::string finding_html(const Finding& finding) {
   return html + "</article>\n";
 }
 
-// The first findings are in sight; where there are many, the rest opens on demand (and in print).
+std::string cards_html(const std::vector<const Finding*>& findings) {
+  if (findings.empty()) return "";
+  std::string html = "<div class=\"findings\">\n";
+  for (const Finding* finding : findings) html += finding_html(*finding);
+  return html + "</div>\n";
+}
+
+// Headlines are in sight; the detail behind them opens on demand (and in print).
 std::string findings_html(const std::vector<Finding>& findings) {
-  constexpr std::size_t kInSight = 12;
-  const bool has_more = findings.size() > kInSight + 2;  // no button for a card or two
-  std::string html;
-  for (std::size_t index = 0; index < findings.size(); ++index) {
-    if (index == 0) html += "<div class=\"findings\">\n";
-    if (has_more && index == kInSight) {
-      html += fmt::format(
-          "</div>\n<details class=\"more\"><summary>{} more findings</summary>\n"
-          "<div class=\"findings\">\n",
-          findings.size() - kInSight);
-    }
-    html += finding_html(findings[index]);
-  }
-  if (!findings.empty()) html += "</div>\n";
-  return has_more ? html + "</details>\n" : html;
+  std::vector<const Finding*> headlines;
+  std::vector<const Finding*> details;
+  for (const Finding& finding : findings) (finding.headline ? headlines : details).push_back(&finding);
+  std::string html = cards_html(headlines);
+  if (details.empty()) return html;
+  html += fmt::format("<details class=\"more\"><summary>{} more findings behind these</summary>\n", details.size());
+  return html + cards_html(details) + "</details>\n";
 }
 
 std::string section_html(const Section& section, std::size_t number) {

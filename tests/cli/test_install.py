@@ -68,7 +68,7 @@ def test_shared_library_shows_only_our_names(library_dir):
 
 
 def test_program_needs_only_the_system(prefix):
-    """What the program and the library load: glibc and g++'s runtime, no fmt."""
+    """What the program and the library load: glibc and g++'s runtime; fmt and PCRE2 are inside."""
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", prefix / "bin/nibble"))
     system = re.compile(r"(libc|libm|libdl|libpthread|libstdc\+\+|libgcc_s|ld-linux.*)\.so")
     assert [name for name in needed if not system.match(name)] == []
@@ -79,9 +79,10 @@ def test_a_program_builds_against_it(prefix, library_dir, tmp_path, form):
     (tmp_path / "demo.cpp").write_text(PROGRAM)
     env = {**os.environ, "PKG_CONFIG_PATH": str(library_dir / "pkgconfig"),
            "LD_LIBRARY_PATH": str(library_dir)}
-    flags = run("pkg-config", "--cflags", "--libs", "nibble", env=env).strip()
+    words = ["--static"] if form == "static" else []
+    flags = run("pkg-config", *words, "--cflags", "--libs", "nibble", env=env).strip()
     if form == "static":
-        flags = flags.replace("-lnibble", "-l:libnibble.a") + " -ldl -pthread"
+        flags = flags.replace("-lnibble", "-l:libnibble.a")
     # pkg-config escapes the space for the shell
     run("bash", "-c", f"c++ -std=c++20 -Wall -Wextra -Werror demo.cpp -o demo {flags}",
         cwd=tmp_path, env=env)
