@@ -34,9 +34,13 @@ Section kernels_section(const Analysis& whole) {
   return section;
 }
 
-std::vector<const WaterfallTerm*> known_terms(const std::vector<LevelAnalysis>& levels) {
+// The terms of all levels in the order of the headline level's; what it lacks comes last.
+std::vector<const WaterfallTerm*> known_terms(const CaseAnalysis& analysis) {
   std::vector<const WaterfallTerm*> terms;
-  for (const LevelAnalysis& level : levels) {
+  for (const WaterfallTerm& term : analysis.levels[analysis.headline].waterfall) {
+    terms.push_back(&term);
+  }
+  for (const LevelAnalysis& level : analysis.levels) {
     for (const WaterfallTerm& term : level.waterfall) {
       bool known = false;
       for (const WaterfallTerm* other : terms) known = known || other->id == term.id;
@@ -81,7 +85,7 @@ Section levels_section(const Analysis& whole) {
   std::vector<Column> columns = {{"per step"}};
   for (const LevelAnalysis* level : measured) columns.push_back({fmt::format("at {}", format_number(level->measured.concurrency)), Align::kRight});
   Table table(std::move(columns));
-  for (const WaterfallTerm* term : known_terms(analysis.levels)) {
+  for (const WaterfallTerm* term : known_terms(analysis)) {
     std::vector<Cell> cells = {Cell(term->title)};
     for (const LevelAnalysis* level : measured) {
       const WaterfallTerm* found = find_term(*level, term->id);

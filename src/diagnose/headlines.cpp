@@ -49,7 +49,7 @@ std::vector<std::string> headline_patterns(const Scene& scene) {
                                        "disagreement.*",
                                        "routing.rows.64"};
   for (const char* name : {"intensity.elements.", "intensity.", "intensity.below_ridge.",
-                           "kernel.regime.", "kernel.ceiling.", "kernel.cache."}) {
+                           "kernel.over_memory.", "kernel.over_compute.", "kernel.regime.", "kernel.ceiling.", "kernel.cache."}) {
     patterns.push_back(name + kernel);
   }
   for (const Finding& finding : analysis.findings) {

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "report/document.h"
+#include "report/terminal.h"
 #include "report/escape.h"
 #include "report/parts.h"
 
@@ -237,15 +238,18 @@ TEST(Html, TableKeepsAlignmentEmphasisAndRules) {
   EXPECT_EQ(count(html, "</tbody>"), 2u);
 }
 
-TEST(Html, ManyFindingsOpenOnDemand) {
+TEST(Html, TheDetailBehindHeadlinesOpensOnDemand) {
   Document document;
   document.sections.push_back({.heading = "Findings"});
   std::vector<Finding>& findings = document.sections[0].findings;
-  findings.assign(14, Finding{.id = "a", .sentence = "One."});
+  findings.assign(12, Finding{.id = "a", .sentence = "One."});
   EXPECT_FALSE(contains(render_html(document), "more findings"));
-  findings.push_back({.id = "b", .sentence = "Two."});  // the 15th: 12 in sight, 3 more
+  for (int more = 0; more < 3; ++more) {
+    findings.insert(findings.begin(), {.id = "b", .sentence = "Two.", .headline = false});
+  }
   const std::string html = render_html(document);
-  EXPECT_TRUE(contains(html, "<summary>3 more findings</summary>"));
+  EXPECT_TRUE(contains(html, "<summary>3 more findings behind these</summary>"));
+  EXPECT_LT(html.find("One."), html.find("Two."));
   EXPECT_EQ(count(html, "<article"), 15u);
   EXPECT_EQ(count(html, "<details"), 16u);  // one a finding, and the rest
   EXPECT_EQ(count(html, "</details>"), 16u);
@@ -366,6 +370,24 @@ TEST(WriteReport, TargetThatIsAFolderIsAnError) {
   ASSERT_FALSE(page.ok());
   EXPECT_TRUE(contains(page.error().message, "report.md")) << page.error().message;
   EXPECT_FALSE(fs::exists(scratch.path() / "report.html"));  // the page comes last
+}
+
+TEST(Terminal, ShowsHeadlinesTablesAndBulletsAndSaysWhatIsLeftOut) {
+  Document document{.title = "T", .subtitle = "S", .facts = {{"Model", "M"}, {"Load", "L"}}};
+  Table table({{"op"}, {"time", Align::kRight}});
+  table.row({"a", "10 us"});
+  document.sections.push_back(
+      {.heading = "H",
+       .paragraphs = {"P."},
+       .tables = {{"", table}},
+       .findings = {{.id = "a", .point = 3, .title = "Answer", .sentence = "It is 42."},
+                    {.id = "b", .title = "Longer answer", .sentence = "Longer answer: it is 43."},
+                    {.id = "c", .title = "Detail", .sentence = "Hidden.", .headline = false}},
+       .bullets = {"B"}});
+  EXPECT_EQ(render_terminal(document, Style::plain()),
+            "T\nS\nModel  M\nLoad   L\n\nH\nP.\nop   time\n--  -----\na   10 us\n"
+            " 3. Answer: It is 42.\n- Longer answer: it is 43.\n"
+            "1 more findings behind these are in --json and in a --report.\n- B\n");
 }
 
 }  // namespace

@@ -26,13 +26,13 @@ std::string bullet(const Style& style, std::string_view mark, std::string_view t
 std::string render_finding(const Finding& finding, const Style& style) {
   // The point's number is how people quote a finding of a case.
   const std::string mark = finding.point > 0 ? fmt::format("{:>2}.", finding.point) : "-";
-  const std::string text = fmt::format("{}: {}", finding.title, finding.sentence);
-  std::string line = bullet(style, mark, text);
-  if (!style.colour) return line;
+  // A sentence that opens with the title needs no title before it.
+  const bool titled = to_lower(finding.sentence).starts_with(to_lower(finding.title));
+  if (titled) return bullet(style, mark, finding.sentence);
+  std::string line = bullet(style, mark, fmt::format("{}: {}", finding.title, finding.sentence));
   const std::size_t at = line.find(finding.title + ":");
-  return at == std::string::npos
-             ? line
-             : line.replace(at, finding.title.size() + 1, style.strong(finding.title + ":"));
+  if (!style.colour || at == std::string::npos) return line;
+  return line.replace(at, finding.title.size() + 1, style.strong(finding.title + ":"));
 }
 
 std::string render_findings(const std::vector<Finding>& findings, const Style& style) {
