@@ -72,6 +72,39 @@ std::vector<std::size_t> fitting_columns(const Table& table, const std::vector<s
   return kept;
 }
 
+// Narrows the last column to what is left of the width when its text can be broken; too little room
+// for words leaves it as it is.
+void narrow_last_column(const Table& table, const std::vector<std::size_t>& kept, std::size_t width,
+                        std::vector<std::size_t>& widths) {
+  constexpr std::size_t kNarrowestText = 20;
+  if (width == 0 || kept.empty() || table.columns()[kept.back()].align == Align::kRight) return;
+  std::size_t& last = widths[kept.back()];
+  const std::size_t others = total_width(widths, kept) - last;
+  if (others + last <= width || others + kNarrowestText > width) return;
+  last = width - others;
+}
+
+// The lines of a cell in a column of `width`: broken at spaces, and inside words that are longer.
+std::vector<std::string> broken_text(const std::string& text, std::size_t width) {
+  if (display_width(text) <= width) return {text};
+  std::vector<std::string> lines;
+  for (std::string& line : split(Style{.width = width}.wrap(text, 0), '\n')) {
+    while (display_width(line) > width) {
+      std::size_t end = 0;  // the longest run of whole characters that fits
+      for (std::size_t next = 0; next <= line.size(); ++next) {
+        const bool boundary = next == line.size() || (line[next] & 0xC0) != 0x80;
+        if (!boundary) continue;
+        if (display_width(std::string_view(line).substr(0, next)) > width) break;
+        end = next;
+      }
+      lines.push_back(line.substr(0, end));
+      line.erase(0, end);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 // One line of cells; `text` and `styled` differ by colours only.
 class Line {
  public:
@@ -118,8 +151,9 @@ Table& Table::rule() {
 }
 
 std::string Table::render(const Style& style) const {
-  const std::vector<std::size_t> widths = column_widths(*this);
+  std::vector<std::size_t> widths = column_widths(*this);
   const std::vector<std::size_t> kept = fitting_columns(*this, widths, style.width);
+  narrow_last_column(*this, kept, style.width, widths);
   Line header;
   Line dashes;
   for (const std::size_t index : kept) {
@@ -136,13 +170,19 @@ std::string Table::render(const Style& style) const {
       out += rule_line;
       continue;
     }
-    Line line;
-    for (const std::size_t index : kept) {
-      const std::string text = shown(cells[index]);
-      line.add(emphasised(style, cells[index].emphasis, text), display_width(text), widths[index],
-               columns_[index].align);
+    const std::vector<std::string> last_lines =
+        kept.empty() ? std::vector<std::string>{""}
+                     : broken_text(shown(cells[kept.back()]), widths[kept.back()]);
+    for (std::size_t number = 0; number < last_lines.size(); ++number) {
+      Line line;
+      for (const std::size_t index : kept) {
+        const bool last = index == kept.back();
+        const std::string text = last ? last_lines[number] : number == 0 ? shown(cells[index]) : "";
+        line.add(emphasised(style, cells[index].emphasis, text), display_width(text), widths[index],
+                 columns_[index].align);
+      }
+      out += line.finish();
     }
-    out += line.finish();
   }
   if (kept.size() < columns_.size()) {
     std::vector<std::string> dropped;

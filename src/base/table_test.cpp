@@ -61,6 +61,21 @@ TEST(Table, OfEqualOrdersTheRightmostGoesFirst) {
   EXPECT_TRUE(table.render(style).starts_with("aaaa  cccc\n")) << table.render(style);
 }
 
+TEST(Table, BreaksTheTextOfALastColumnThatDoesNotFit) {
+  Table table({{"part"}, {"detail"}});
+  table.row({"NVML", "says which GPUs there are and how warm"}).row({"path", "/a/path/without/any/space/in/it"});
+  // 30 columns: 4 and a gap of 2 leave 24.
+  EXPECT_EQ(table.render({.width = 30}),
+            "part  detail\n"
+            "----  ------------------------\n"
+            "NVML  says which GPUs there\n"
+            "      are and how warm\n"
+            "path  /a/path/without/any/spac\n"
+            "      e/in/it\n");
+  // Less than twenty columns of text would be harder to read than a line that runs over.
+  EXPECT_NE(table.render({.width = 24}).find("says which GPUs there are and how warm"), std::string::npos);
+}
+
 TEST(Table, ColoursDoNotShiftColumns) {
   const Style colour{.colour = true, .width = 80};
   const std::string text = operations().render(colour);

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,21 @@ inline Json& at(Json& json, std::string_view path) {
     path.remove_prefix(key.size());
   }
   return *here;
+}
+
+// The paths of all numbers in a document.
+inline void collect_numbers(const Json& json, const std::string& path,
+                            std::set<std::string>& paths) {
+  if (json.is_number()) paths.insert(path);
+  if (json.is_array()) {
+    for (std::size_t index = 0; index < json.as_array().size(); ++index) {
+      collect_numbers(json.as_array()[index], fmt::format("{}[{}]", path, index), paths);
+    }
+  }
+  if (!json.is_object()) return;
+  for (const auto& [key, member] : json.as_object()) {
+    collect_numbers(member, path.empty() ? key : path + "." + key, paths);
+  }
 }
 
 // Removes a member of an object.

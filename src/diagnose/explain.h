@@ -63,8 +63,8 @@ struct LevelAnalysis {
   double measured_step_us = 0;  // running / output_tok_s; 0: no rate
   Step floor;                   // empty when floor_missing says why
   std::string floor_missing;
-  std::optional<Step> prefill;  // of the prompts that arrive with one step's tokens: whole ones
-  double prefill_passes = 0;    // such passes per step; below 1 when less than one prompt arrives
+  std::optional<Step> prefill;         // a chunk of whole prompts
+  double prefill_passes = 0;           // such chunks per step in steady state, mostly below 1
   std::optional<RoutingStats> spread;  // over `spread_ranks` groups of experts
   std::int64_t spread_ranks = 1;
   // Adds up to measured_step_us. Empty when there is no rate, no floor, or when the decode floor

@@ -313,19 +313,6 @@ TEST(DependencyTest, LayoutsAndClaims) {
   for (const Row& row : other_rows()) check(row);
 }
 
-void collect_numbers(const Json& json, const std::string& path, std::set<std::string>& paths) {
-  if (json.is_number()) paths.insert(path);
-  if (json.is_array()) {
-    for (std::size_t index = 0; index < json.as_array().size(); ++index) {
-      collect_numbers(json.as_array()[index], fmt::format("{}[{}]", path, index), paths);
-    }
-  }
-  if (!json.is_object()) return;
-  for (const auto& [key, member] : json.as_object()) {
-    collect_numbers(member, path.empty() ? key : path + "." + key, paths);
-  }
-}
-
 // Every number of the case has a row above, but for those that cannot change alone: 9 GPUs are not
 // TP8, TP9 is not 8 GPUs, and the per-GPU lists have eight numbers.
 TEST(DependencyTest, CoversEveryNumber) {

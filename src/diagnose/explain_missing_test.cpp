@@ -162,6 +162,34 @@ TEST(ExplainMissingTest, UnknownModelsAndMachinesAreRefused) {
       << no_machine.error().message;
 }
 
+// Whatever number is absurd: refused in a sentence, or explained with finite numbers.
+TEST(ExplainMissingTest, AbsurdNumbersNeverCrash) {
+  std::set<std::string> paths;
+  collect_numbers(case_document("glm5_rtxpro6000"), "", paths);
+  int explained = 0;
+  for (const std::string& path : paths) {
+    if (path.find(".gpus.") != std::string::npos && !path.ends_with("[0]")) continue;
+    for (const double absurd : {1e-6, 50000.0}) {
+      Json json = case_document("glm5_rtxpro6000");
+      at(json, path) = Json(absurd);
+      const Result<Case> found = parse_case(json, "absurd.json");
+      if (!found) continue;
+      const Result<CaseAnalysis> analysis = explain_case(*found, {});
+      if (!analysis) {
+        EXPECT_FALSE(analysis.error().message.empty());
+        continue;
+      }
+      ++explained;
+      for (const Finding& finding : analysis->findings) {
+        EXPECT_TRUE(!finding.value || std::isfinite(*finding.value))
+            << path << " = " << absurd << ": " << finding.id;
+        EXPECT_EQ(finding.sentence.find("nan"), std::string::npos) << finding.sentence;
+      }
+    }
+  }
+  EXPECT_GT(explained, 50);  // most are within the ranges that a case may have
+}
+
 TEST(ExplainMissingTest, UnknownClaimsAreNotJudged) {
   Json json = case_document("glm5_rtxpro6000");
   at(json, "claims[0].what") = Json("colour");

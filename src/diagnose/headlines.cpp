@@ -48,8 +48,9 @@ std::vector<std::string> headline_patterns(const Scene& scene) {
                                        "claim.*",
                                        "disagreement.*",
                                        "routing.rows.64"};
-  for (const char* name : {"intensity.elements.", "intensity.", "intensity.below_ridge.",
-                           "kernel.over_memory.", "kernel.over_compute.", "kernel.regime.", "kernel.ceiling.", "kernel.cache."}) {
+  for (const char* name :
+       {"intensity.elements.", "intensity.", "intensity.below_ridge.", "kernel.over_memory.",
+        "kernel.over_compute.", "kernel.regime.", "kernel.ceiling.", "kernel.cache."}) {
     patterns.push_back(name + kernel);
   }
   for (const Finding& finding : analysis.findings) {
