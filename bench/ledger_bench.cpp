@@ -3,7 +3,6 @@
 //
 //   make bench
 #include <benchmark/benchmark.h>
-
 #include <string>
 
 #include "ledger/step.h"
@@ -50,15 +49,16 @@ int main(int argc, char** argv) {
       continue;
     }
     const std::string name = model.name;
-    benchmark::RegisterBenchmark(("analyze/" + name).c_str(),
-                                 [name](benchmark::State& state) { run_once(state, name); })
-        ->Unit(benchmark::kMillisecond);
-    benchmark::RegisterBenchmark(("sweep64/uniform/" + name).c_str(),
-                                 [name](benchmark::State& state) { sweep(state, name, Routing::uniform()); })
-        ->Unit(benchmark::kMillisecond);
-    benchmark::RegisterBenchmark(("sweep64/zipf/" + name).c_str(),
-                                 [name](benchmark::State& state) { sweep(state, name, Routing::zipf(1)); })
-        ->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(("analyze/" + name).c_str(), [name](benchmark::State& state) {
+      run_once(state, name);
+    })->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(("sweep64/uniform/" + name).c_str(), [name](
+                                                                          benchmark::State& state) {
+      sweep(state, name, Routing::uniform());
+    })->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(("sweep64/zipf/" + name).c_str(), [name](benchmark::State& state) {
+      sweep(state, name, Routing::zipf(1));
+    })->Unit(benchmark::kMillisecond);
   }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -34,8 +34,8 @@ Regex::Regex(std::string pattern, std::shared_ptr<Code> code)
 
 Result<Regex> Regex::compile(std::string_view pattern) {
   if (pattern.size() > kMaxPattern) {
-    return input_error("a regular expression has {} characters; at most {} are read", pattern.size(),
-                       kMaxPattern);
+    return input_error("a regular expression has {} characters; at most {} are read",
+                       pattern.size(), kMaxPattern);
   }
   int fault = 0;
   PCRE2_SIZE offset = 0;
@@ -45,7 +45,8 @@ Result<Regex> Regex::compile(std::string_view pattern) {
   if (code->compiled == nullptr) {
     char text[256] = {};
     pcre2_get_error_message(fault, reinterpret_cast<PCRE2_UCHAR*>(text), sizeof text);
-    return input_error("regular expression \"{}\" is wrong at character {}: {}", pattern, offset, text);
+    return input_error("regular expression \"{}\" is wrong at character {}: {}", pattern, offset,
+                       text);
   }
   code->limits = pcre2_match_context_create(nullptr);
   NIBBLE_CHECK(code->limits != nullptr);
@@ -58,12 +59,14 @@ bool Regex::matches_start(std::string_view text) const {
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
       pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
   NIBBLE_CHECK(match != nullptr);
-  const int result = pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0,
-                                 match.get(), code_->limits);
+  const int result = pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(text.data()),
+                                 text.size(), 0, 0, match.get(), code_->limits);
   if (result < 0 && result != PCRE2_ERROR_NOMATCH) code_->gave_up = true;
   return result >= 0;
 }
 
-bool Regex::gave_up() const { return code_->gave_up; }
+bool Regex::gave_up() const {
+  return code_->gave_up;
+}
 
 }  // namespace nibble

@@ -63,7 +63,8 @@ TEST(Table, OfEqualOrdersTheRightmostGoesFirst) {
 
 TEST(Table, BreaksTheTextOfALastColumnThatDoesNotFit) {
   Table table({{"part"}, {"detail"}});
-  table.row({"NVML", "says which GPUs there are and how warm"}).row({"path", "/a/path/without/any/space/in/it"});
+  table.row({"NVML", "says which GPUs there are and how warm"})
+      .row({"path", "/a/path/without/any/space/in/it"});
   // 30 columns: 4 and a gap of 2 leave 24.
   EXPECT_EQ(table.render({.width = 30}),
             "part  detail\n"
@@ -73,7 +74,8 @@ TEST(Table, BreaksTheTextOfALastColumnThatDoesNotFit) {
             "path  /a/path/without/any/spac\n"
             "      e/in/it\n");
   // Less than twenty columns of text would be harder to read than a line that runs over.
-  EXPECT_NE(table.render({.width = 24}).find("says which GPUs there are and how warm"), std::string::npos);
+  EXPECT_NE(table.render({.width = 24}).find("says which GPUs there are and how warm"),
+            std::string::npos);
 }
 
 TEST(Table, ColoursDoNotShiftColumns) {

@@ -39,7 +39,8 @@ Result<std::size_t> shown_level(const Arguments& arguments, const std::vector<St
   return usage_error("--at {} is none of the concurrencies analyzed: {}", *at, join(known, ", "));
 }
 
-Result<std::vector<ComparedLayout>> compare_layouts(const Arguments& arguments, const Analysis& analysis) {
+Result<std::vector<ComparedLayout>> compare_layouts(const Arguments& arguments,
+                                                    const Analysis& analysis) {
   std::vector<ComparedLayout> compared;
   for (const std::string& text : arguments.all("--compare")) {
     NIBBLE_ASSIGN_OR_RETURN(const ParallelLayout layout, parse_layout(text));
@@ -61,7 +62,8 @@ Result<std::vector<ComparedLayout>> compare_layouts(const Arguments& arguments, 
   return compared;
 }
 
-Result<> price(Analysis& analysis, const Arguments& arguments, const std::vector<double>& concurrency) {
+Result<> price(Analysis& analysis, const Arguments& arguments,
+               const std::vector<double>& concurrency) {
   NIBBLE_ASSIGN_OR_RETURN(const Ledger ledger, Ledger::make(analysis.deployment));
   analysis.capacity = ledger.capacity();
   for (const double sequences : concurrency) {
@@ -86,22 +88,27 @@ Result<Analysis> analyze_deployment(const Arguments& arguments) {
 
 Result<Analysis> analyze_case(const Arguments& arguments, const std::string& name) {
   for (const std::string& flag : flags_that_a_case_replaces()) {
-    if (arguments.has(flag)) return usage_error("{} cannot stand beside --case: the case names it", flag);
+    if (arguments.has(flag))
+      return usage_error("{} cannot stand beside --case: the case names it", flag);
   }
   Analysis analysis;
   NIBBLE_ASSIGN_OR_RETURN(const Case found, load_case(name));
   CaseOptions options;
   NIBBLE_ASSIGN_OR_RETURN(options.peak_is, peak_is_from(arguments));
-  options.adjust = [&arguments](Deployment& deployment) { return apply_overrides(arguments, deployment); };
+  options.adjust = [&arguments](Deployment& deployment) {
+    return apply_overrides(arguments, deployment);
+  };
   NIBBLE_ASSIGN_OR_RETURN(analysis.explained, explain_case(found, options));
   analysis.deployment = analysis.explained->deployment;
   std::vector<double> concurrency;
   if (arguments.has("--concurrency")) {
     NIBBLE_ASSIGN_OR_RETURN(concurrency, concurrency_list(arguments));
   } else {
-    for (const LevelAnalysis& level : analysis.explained->levels) concurrency.push_back(level.running);
+    for (const LevelAnalysis& level : analysis.explained->levels)
+      concurrency.push_back(level.running);
   }
-  if (concurrency.empty()) concurrency.assign(std::begin(kDefaultConcurrency), std::end(kDefaultConcurrency));
+  if (concurrency.empty())
+    concurrency.assign(std::begin(kDefaultConcurrency), std::end(kDefaultConcurrency));
   std::sort(concurrency.begin(), concurrency.end());
   concurrency.erase(std::unique(concurrency.begin(), concurrency.end()), concurrency.end());
   NIBBLE_RETURN_IF_ERROR(price(analysis, arguments, concurrency));
@@ -110,18 +117,20 @@ Result<Analysis> analyze_case(const Arguments& arguments, const std::string& nam
 
 Result<int> run_analyze(const Arguments& arguments) {
   const std::optional<std::string> case_name = arguments.text("--case");
-  NIBBLE_ASSIGN_OR_RETURN(Analysis analysis,
-                          case_name ? analyze_case(arguments, *case_name) : analyze_deployment(arguments));
+  NIBBLE_ASSIGN_OR_RETURN(Analysis analysis, case_name ? analyze_case(arguments, *case_name)
+                                                       : analyze_deployment(arguments));
   NIBBLE_ASSIGN_OR_RETURN(analysis.shown, shown_level(arguments, analysis.levels));
   NIBBLE_ASSIGN_OR_RETURN(analysis.compared, compare_layouts(arguments, analysis));
-  NIBBLE_ASSIGN_OR_RETURN(analysis.findings, floor_findings(analysis.deployment, analysis.levels[analysis.shown],
-                                                            analysis.capacity));
+  NIBBLE_ASSIGN_OR_RETURN(
+      analysis.findings,
+      floor_findings(analysis.deployment, analysis.levels[analysis.shown], analysis.capacity));
   analysis.command = join(arguments.command_line, " ");
 
   std::string report_path;
   const std::optional<std::string> directory = arguments.text("--report");
   if (directory) {
-    NIBBLE_ASSIGN_OR_RETURN(const std::filesystem::path path, write_report(analysis_document(analysis), *directory));
+    NIBBLE_ASSIGN_OR_RETURN(const std::filesystem::path path,
+                            write_report(analysis_document(analysis), *directory));
     report_path = path.string();
   }
   if (arguments.has("--json")) {
@@ -139,34 +148,56 @@ CommandDef analyze_command() {
   std::vector<OptionDef> options = deployment_options();
   options.insert(
       options.end(),
-      {{.name = "--concurrency", .value = "LIST", .kind = ValueKind::kIntegerList,
+      {{.name = "--concurrency",
+        .value = "LIST",
+        .kind = ValueKind::kIntegerList,
         .help = "sequences of the whole deployment: 1,8,64 or 1..256 (powers of two)",
         .default_text = "1,8,32,64,128,256"},
-       {.name = "--at", .value = "N", .kind = ValueKind::kInteger,
-        .help = "show the operations at this concurrency", .default_text = "the largest"},
-       {.name = "--prefill", .value = "TOKENS", .kind = ValueKind::kInteger,
+       {.name = "--at",
+        .value = "N",
+        .kind = ValueKind::kInteger,
+        .help = "show the operations at this concurrency",
+        .default_text = "the largest"},
+       {.name = "--prefill",
+        .value = "TOKENS",
+        .kind = ValueKind::kInteger,
         .help = "also price a prefill chunk of one sequence"},
-       {.name = "--compare", .value = "LAYOUT", .kind = ValueKind::kText,
-        .help = "another layout beside it, as tp=4,pp=2 or tp=8,ep=8,dp-attention", .repeatable = true},
-       {.name = "--case", .value = "NAME|FILE", .kind = ValueKind::kCase,
-        .help = "explain measured numbers (nibble.case/1); names its own model, machine and layout"},
-       {.name = "--report", .value = "DIR", .kind = ValueKind::kDirectory,
+       {.name = "--compare",
+        .value = "LAYOUT",
+        .kind = ValueKind::kText,
+        .help = "another layout beside it, as tp=4,pp=2 or tp=8,ep=8,dp-attention",
+        .repeatable = true},
+       {.name = "--case",
+        .value = "NAME|FILE",
+        .kind = ValueKind::kCase,
+        .help =
+            "explain measured numbers (nibble.case/1); names its own model, machine and layout"},
+       {.name = "--report",
+        .value = "DIR",
+        .kind = ValueKind::kDirectory,
         .help = "write report.html, report.md and report.json there"}});
   return {
       .name = "analyze",
-      .summary = "what a decode step must cost, operation by operation, and what explains a slower one",
+      .summary =
+          "what a decode step must cost, operation by operation, and what explains a slower one",
       .description =
-          "Computes the floor of a decode step from a model's configuration, a machine, a parallel layout and a "
-          "load: bytes, FLOP, collectives and launches of each operation on the busiest rank, and the largest of "
+          "Computes the floor of a decode step from a model's configuration, a machine, a parallel "
+          "layout and a "
+          "load: bytes, FLOP, collectives and launches of each operation on the busiest rank, and "
+          "the largest of "
           "their times. Needs no hardware.\n\n"
-          "With --case it holds measured kernels and load levels against that floor: for each kernel its two "
-          "roofs, for each level a waterfall from the floor to the measured time, and findings with their formula, "
+          "With --case it holds measured kernels and load levels against that floor: for each "
+          "kernel its two "
+          "roofs, for each level a waterfall from the floor to the measured time, and findings "
+          "with their formula, "
           "inputs and assumptions.",
       .options = std::move(options),
       .examples = {{"nibble analyze --model glm-5-nvfp4 --machine rtx-pro-6000-server --tp 8",
                     "the floor of GLM-5 in NVFP4 on eight cards"},
-                   {"nibble analyze --case glm5_rtxpro6000 --report out", "explain the built-in case, with a report"},
-                   {"nibble analyze --model deepseek-r1 --machine h200 --tp 8 --compare tp=8,ep=8,dp-attention "
+                   {"nibble analyze --case glm5_rtxpro6000 --report out",
+                    "explain the built-in case, with a report"},
+                   {"nibble analyze --model deepseek-r1 --machine h200 --tp 8 --compare "
+                    "tp=8,ep=8,dp-attention "
                     "--concurrency 1..1024",
                     "two layouts side by side"}},
       .run = run_analyze};

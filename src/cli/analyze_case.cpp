@@ -7,28 +7,41 @@ namespace {
 
 Emphasis kernel_emphasis(const KernelAnalysis& kernel) {
   if (kernel.regime == "accounting error") return Emphasis::kBad;
-  return kernel.regime == "memory" || kernel.regime == "compute" ? Emphasis::kGood : Emphasis::kWarning;
+  return kernel.regime == "memory" || kernel.regime == "compute" ? Emphasis::kGood
+                                                                 : Emphasis::kWarning;
 }
 
 Section kernels_section(const Analysis& whole) {
   const CaseAnalysis& analysis = *whole.explained;
   Section section{.heading = "Measured kernels against their two roofs"};
-  section.paragraphs.push_back("A kernel within 2 x of a roof is bound by it; one far above both waits for something else.");
+  section.paragraphs.push_back(
+      "A kernel within 2 x of a roof is bound by it; one far above both waits for something else.");
   section.charts.push_back(roofline_chart(whole));
-  Table table({{"kernel"}, {"library", Align::kLeft, 5}, {"measured", Align::kRight}, {"TFLOPS", Align::kRight, 1},
-               {"memory floor", Align::kRight}, {"compute floor", Align::kRight}, {"FLOP/B", Align::kRight, 2},
-               {"ridge", Align::kRight, 3}, {"above floor", Align::kRight}, {"bound by"}, {"128x128 coverage", Align::kRight, 4}});
+  Table table({{"kernel"},
+               {"library", Align::kLeft, 5},
+               {"measured", Align::kRight},
+               {"TFLOPS", Align::kRight, 1},
+               {"memory floor", Align::kRight},
+               {"compute floor", Align::kRight},
+               {"FLOP/B", Align::kRight, 2},
+               {"ridge", Align::kRight, 3},
+               {"above floor", Align::kRight},
+               {"bound by"},
+               {"128x128 coverage", Align::kRight, 4}});
   for (const KernelAnalysis& kernel : analysis.kernels) {
     if (kernel.bytes <= 0) {
-      table.row({kernel.label, kernel.measured.library, "-", kernel.measured.tflops ? format_number(*kernel.measured.tflops) : "-",
-                 "-", "-", "-", format_number(kernel.ridge), "-", "shape not stated", "-"});
+      table.row({kernel.label, kernel.measured.library, "-",
+                 kernel.measured.tflops ? format_number(*kernel.measured.tflops) : "-", "-", "-",
+                 "-", format_number(kernel.ridge), "-", "shape not stated", "-"});
       continue;
     }
     const double floor_us = std::max(kernel.memory_us, kernel.compute_us);
-    table.row({kernel.label, kernel.measured.library, format_time_us(kernel.time_us), format_number(kernel.flop / kernel.time_us * 1e-6),
-               format_time_us(kernel.memory_us), format_time_us(kernel.compute_us), format_number(kernel.intensity),
+    table.row({kernel.label, kernel.measured.library, format_time_us(kernel.time_us),
+               format_number(kernel.flop / kernel.time_us * 1e-6), format_time_us(kernel.memory_us),
+               format_time_us(kernel.compute_us), format_number(kernel.intensity),
                format_number(kernel.ridge), format_number(kernel.time_us / floor_us, 3) + " x",
-               Cell(kernel.regime, kernel_emphasis(kernel)), kernel.wave_coverage ? format_percent(*kernel.wave_coverage) : "-"});
+               Cell(kernel.regime, kernel_emphasis(kernel)),
+               kernel.wave_coverage ? format_percent(*kernel.wave_coverage) : "-"});
   }
   section.tables.emplace_back("", std::move(table));
   return section;
@@ -58,12 +71,17 @@ const WaterfallTerm* find_term(const LevelAnalysis& level, std::string_view id) 
 }
 
 Chart waterfall_chart(const LevelAnalysis& level) {
-  Chart chart{.id = "waterfall", .kind = Chart::Kind::kWaterfall,
-              .title = fmt::format("From the floor to the measured step at {} sequences", format_number(level.measured.concurrency)),
-              .x = {.title = "part of the step"}, .y = {.title = "time (ms)"}};
-  chart.caption = "Each bar starts where the last one ends; the last bar is the time that was measured.";
+  Chart chart{.id = "waterfall",
+              .kind = Chart::Kind::kWaterfall,
+              .title = fmt::format("From the floor to the measured step at {} sequences",
+                                   format_number(level.measured.concurrency)),
+              .x = {.title = "part of the step"},
+              .y = {.title = "time (ms)"}};
+  chart.caption =
+      "Each bar starts where the last one ends; the last bar is the time that was measured.";
   ChartSeries series{.name = "step"};
-  for (const WaterfallTerm& term : level.waterfall) series.points.push_back({.y = term.time_us / kKilo, .label = term.title});
+  for (const WaterfallTerm& term : level.waterfall)
+    series.points.push_back({.y = term.time_us / kKilo, .label = term.title});
   series.points.push_back({.y = level.measured_step_us / kKilo, .label = "measured"});
   chart.series.push_back(std::move(series));
   return chart;
@@ -77,25 +95,30 @@ Section levels_section(const Analysis& whole) {
     if (level.measured_step_us > 0) measured.push_back(&level);
   }
   if (measured.empty()) {
-    section.paragraphs.push_back("The case has no throughput at any load level, so there is no step to explain.");
+    section.paragraphs.push_back(
+        "The case has no throughput at any load level, so there is no step to explain.");
     return section;
   }
   section.charts.push_back(waterfall_chart(analysis.levels[analysis.headline]));
   section.charts.push_back(throughput_chart(whole));
   std::vector<Column> columns = {{"per step"}};
-  for (const LevelAnalysis* level : measured) columns.push_back({fmt::format("at {}", format_number(level->measured.concurrency)), Align::kRight});
+  for (const LevelAnalysis* level : measured)
+    columns.push_back(
+        {fmt::format("at {}", format_number(level->measured.concurrency)), Align::kRight});
   Table table(std::move(columns));
   for (const WaterfallTerm* term : known_terms(analysis)) {
     std::vector<Cell> cells = {Cell(term->title)};
     for (const LevelAnalysis* level : measured) {
       const WaterfallTerm* found = find_term(*level, term->id);
-      cells.emplace_back(found ? format_time_us(found->time_us) : "-", term->id == "unexplained" ? Emphasis::kWarning : Emphasis::kNone);
+      cells.emplace_back(found ? format_time_us(found->time_us) : "-",
+                         term->id == "unexplained" ? Emphasis::kWarning : Emphasis::kNone);
     }
     table.row(std::move(cells));
   }
   table.rule();
   std::vector<Cell> total = {Cell("measured (running / tok/s)", Emphasis::kStrong)};
-  for (const LevelAnalysis* level : measured) total.emplace_back(format_time_us(level->measured_step_us), Emphasis::kStrong);
+  for (const LevelAnalysis* level : measured)
+    total.emplace_back(format_time_us(level->measured_step_us), Emphasis::kStrong);
   table.row(std::move(total));
   section.tables.emplace_back("", std::move(table));
   for (const WaterfallTerm& term : analysis.levels[analysis.headline].waterfall) {
@@ -106,16 +129,27 @@ Section levels_section(const Analysis& whole) {
 
 Section tiles_section(const CaseAnalysis& analysis) {
   Section section{.heading = "Shared memory of a tile on this chip"};
-  Table table({{"tile"}, {"stage", Align::kRight}, {"of it codes", Align::kRight, 2}, {"of it scales", Align::kRight, 2},
-               {"stages", Align::kRight}, {"epilogue", Align::kRight, 1}, {"barriers", Align::kRight, 1}, {"total B", Align::kRight},
-               {"limit B", Align::kRight}, {"left for the launcher", Align::kRight}, {"verdict"}});
+  Table table({{"tile"},
+               {"stage", Align::kRight},
+               {"of it codes", Align::kRight, 2},
+               {"of it scales", Align::kRight, 2},
+               {"stages", Align::kRight},
+               {"epilogue", Align::kRight, 1},
+               {"barriers", Align::kRight, 1},
+               {"total B", Align::kRight},
+               {"limit B", Align::kRight},
+               {"left for the launcher", Align::kRight},
+               {"verdict"}});
   for (const SharedBudget& tile : analysis.tiles) {
     const bool fits = tile.verdict == TileVerdict::kFits;
-    table.row({to_string(tile.tile), fmt::format("{}", tile.stage_bytes), fmt::format("{}", tile.a_bytes + tile.b_bytes),
-               fmt::format("{}", tile.scale_a_bytes + tile.scale_b_bytes), fmt::format("{}", tile.stages),
-               fmt::format("{}", tile.epilogue_bytes), fmt::format("{}", tile.fixed_bytes), fmt::format("{}", tile.total_bytes),
-               fmt::format("{}", tile.limit_bytes), fits ? fmt::format("{}", tile.limit_bytes - tile.total_bytes) : "-",
-               Cell(std::string(to_string(tile.verdict)), fits ? Emphasis::kGood : Emphasis::kBad)});
+    table.row(
+        {to_string(tile.tile), fmt::format("{}", tile.stage_bytes),
+         fmt::format("{}", tile.a_bytes + tile.b_bytes),
+         fmt::format("{}", tile.scale_a_bytes + tile.scale_b_bytes), fmt::format("{}", tile.stages),
+         fmt::format("{}", tile.epilogue_bytes), fmt::format("{}", tile.fixed_bytes),
+         fmt::format("{}", tile.total_bytes), fmt::format("{}", tile.limit_bytes),
+         fits ? fmt::format("{}", tile.limit_bytes - tile.total_bytes) : "-",
+         Cell(std::string(to_string(tile.verdict)), fits ? Emphasis::kGood : Emphasis::kBad)});
   }
   section.tables.emplace_back("", std::move(table));
   return section;
@@ -123,10 +157,14 @@ Section tiles_section(const CaseAnalysis& analysis) {
 
 Section proposals_section(const CaseAnalysis& analysis) {
   Section section{.heading = "What would help, by what it could win at most"};
-  Table table({{"proposal"}, {"at most, per step", Align::kRight}, {"throughput", Align::kRight}, {"depends on", Align::kLeft, 2},
+  Table table({{"proposal"},
+               {"at most, per step", Align::kRight},
+               {"throughput", Align::kRight},
+               {"depends on", Align::kLeft, 2},
                {"cheapest experiment", Align::kLeft, 1}});
   for (const Proposal& proposal : analysis.proposals) {
-    table.row({proposal.title, format_time_us(proposal.at_most_us), format_number(proposal.at_most_ratio, 3) + " x", proposal.depends_on,
+    table.row({proposal.title, format_time_us(proposal.at_most_us),
+               format_number(proposal.at_most_ratio, 3) + " x", proposal.depends_on,
                proposal.experiment});
   }
   section.tables.emplace_back("", std::move(table));
@@ -145,7 +183,8 @@ std::vector<Section> case_sections(const Analysis& analysis) {
   if (!explained.kernels.empty()) sections.push_back(kernels_section(analysis));
   if (!explained.tiles.empty()) sections.push_back(tiles_section(explained));
   if (!explained.missing_signals.empty()) {
-    sections.push_back({.heading = "Signals that the case lacks", .bullets = explained.missing_signals});
+    sections.push_back(
+        {.heading = "Signals that the case lacks", .bullets = explained.missing_signals});
   }
   return sections;
 }

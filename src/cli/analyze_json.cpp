@@ -29,7 +29,8 @@ Json load_json(const Deployment& deployment) {
   Json json = Json::object();
   json.set("context_tokens", deployment.context);
   json.set("kv_format", to_string(deployment.effective_kv_format()));
-  json.set("activations", deployment.activations ? Json(to_string(*deployment.activations)) : Json());
+  json.set("activations",
+           deployment.activations ? Json(to_string(*deployment.activations)) : Json());
   json.set("routing", deployment.routing.source);
   json.set("draft_tokens", deployment.draft_tokens);
   json.set("bandwidth_efficiency", deployment.bandwidth_efficiency);

@@ -22,11 +22,11 @@ struct ComparedLayout {
 struct Analysis {
   Deployment deployment;
   Capacity capacity;
-  std::vector<Step> levels;             // by concurrency
-  std::size_t shown = 0;                // the level whose operations are shown
+  std::vector<Step> levels;  // by concurrency
+  std::size_t shown = 0;     // the level whose operations are shown
   std::optional<Step> prefill;
   std::vector<ComparedLayout> compared;
-  std::vector<Finding> findings;        // of the floor
+  std::vector<Finding> findings;  // of the floor
   std::optional<CaseAnalysis> explained;
   std::string command;
 };

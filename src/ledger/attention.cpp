@@ -11,7 +11,9 @@ namespace {
 
 constexpr double kBf16Bytes = 2;
 
-double rows_per_sequence(const AttentionInput& input) { return input.rows / input.sequences; }
+double rows_per_sequence(const AttentionInput& input) {
+  return input.rows / input.sequences;
+}
 
 // Tokens of the cache that one query reads.
 double tokens_read(const AttentionInput& input) {
@@ -35,7 +37,8 @@ double pairs(const AttentionInput& input) {
 // Multiplications of one (query, key) pair, all local heads, multiply and add counted as two.
 double flop_per_pair(const AttentionInput& input) {
   const AttentionSpec& attention = input.model.attention;
-  const double heads = static_cast<double>(attention.heads) / static_cast<double>(input.attention_tp);
+  const double heads =
+      static_cast<double>(attention.heads) / static_cast<double>(input.attention_tp);
   if (attention.kind != AttentionKind::kMla) {
     return 4 * heads * static_cast<double>(attention.head_dim);
   }
@@ -45,15 +48,18 @@ double flop_per_pair(const AttentionInput& input) {
     const auto nope = static_cast<double>(attention.qk_nope_head_dim);
     return 2 * heads * (nope + rope + static_cast<double>(attention.v_head_dim));
   }
-  return 2 * heads * (latent + rope) + 2 * heads * latent;  // absorbed: scores and values in the latent
+  return 2 * heads * (latent + rope) +
+         2 * heads * latent;  // absorbed: scores and values in the latent
 }
 
 double query_and_output_bytes(const AttentionInput& input) {
   const AttentionSpec& attention = input.model.attention;
-  const double heads = static_cast<double>(attention.heads) / static_cast<double>(input.attention_tp);
+  const double heads =
+      static_cast<double>(attention.heads) / static_cast<double>(input.attention_tp);
   const bool mla = attention.kind == AttentionKind::kMla;
-  const double width = mla ? static_cast<double>(2 * attention.kv_lora_rank + attention.qk_rope_head_dim)
-                           : static_cast<double>(2 * attention.head_dim);
+  const double width =
+      mla ? static_cast<double>(2 * attention.kv_lora_rank + attention.qk_rope_head_dim)
+          : static_cast<double>(2 * attention.head_dim);
   return input.rows * heads * width * kBf16Bytes;
 }
 
@@ -66,7 +72,8 @@ bool attention_is_sparse(const AttentionInput& input) {
 }
 
 Op attention_core(const AttentionInput& input) {
-  const double each = kv_bytes_per_token_and_layer(input.model.attention, input.kv_format, input.attention_tp);
+  const double each =
+      kv_bytes_per_token_and_layer(input.model.attention, input.kv_format, input.attention_tp);
   const double read = input.prefill ? std::min(input.past, pairs(input)) : tokens_read(input);
   Op op{.name = "attn.core"};
   op.shape.groups = input.sequences;
@@ -81,8 +88,10 @@ Op attention_core(const AttentionInput& input) {
   op.precision = Precision::kBf16;
   if (input.model.attention.kind == AttentionKind::kMla && input.attention_tp > 1) {
     op.note = "latent KV replicated on every rank";
-  } else if (input.model.attention.kv_heads > 0 && input.attention_tp > input.model.attention.kv_heads) {
-    op.note = fmt::format("{} KV heads repeated over {} ranks", input.model.attention.kv_heads, input.attention_tp);
+  } else if (input.model.attention.kv_heads > 0 &&
+             input.attention_tp > input.model.attention.kv_heads) {
+    op.note = fmt::format("{} KV heads repeated over {} ranks", input.model.attention.kv_heads,
+                          input.attention_tp);
   }
   return op;
 }
@@ -90,12 +99,13 @@ Op attention_core(const AttentionInput& input) {
 Op index_scores(const AttentionInput& input) {
   const IndexerSpec& indexer = *input.model.attention.indexer;
   const double queries = rows_per_sequence(input);
-  const double all = input.prefill ? queries * input.past + queries * (queries + 1) / 2 : queries * input.past;
+  const double all =
+      input.prefill ? queries * input.past + queries * (queries + 1) / 2 : queries * input.past;
   Op op{.name = "attn.index_scores"};
   op.shape.groups = input.sequences;
   op.shape.m = queries;
-  op.shape.text = fmt::format("{} seqs x [{} q, {} k]", format_compact(input.sequences), format_compact(queries),
-                              format_compact(input.past));
+  op.shape.text = fmt::format("{} seqs x [{} q, {} k]", format_compact(input.sequences),
+                              format_compact(queries), format_compact(input.past));
   op.format = "index fp8";
   const double each = index_bytes_per_token(indexer);
   op.bytes.kv_bytes = input.sequences * input.past * each + input.rows * each;

@@ -21,7 +21,8 @@ double kept_share(const AttentionSpan& span, double context) {
 
 }  // namespace
 
-double kv_bytes_per_token_and_layer(const AttentionSpec& attention, Format kv, std::int64_t attention_tp) {
+double kv_bytes_per_token_and_layer(const AttentionSpec& attention, Format kv,
+                                    std::int64_t attention_tp) {
   if (attention.kind == AttentionKind::kMla) {
     const auto latent = static_cast<double>(attention.kv_lora_rank);
     const auto rope = static_cast<double>(attention.qk_rope_head_dim);
@@ -36,13 +37,15 @@ double index_bytes_per_token(const IndexerSpec& indexer) {
   return static_cast<double>(indexer.head_dim) + kIndexScaleBytes;  // fp8 and one fp32 scale
 }
 
-double Capacity::sequences(double tokens_each) const { return std::floor(tokens / tokens_each); }
+double Capacity::sequences(double tokens_each) const {
+  return std::floor(tokens / tokens_each);
+}
 
 Capacity Ledger::capacity() const {
   const ModelSpec& model = deployment_.model;
   const ParallelLayout& layout = deployment_.layout;
-  const double kv_each =
-      kv_bytes_per_token_and_layer(model.attention, deployment_.effective_kv_format(), layout.attention_tp());
+  const double kv_each = kv_bytes_per_token_and_layer(
+      model.attention, deployment_.effective_kv_format(), layout.attention_tp());
   // The stage that is left with the fewest tokens decides for all.
   Capacity tightest;
   const auto stages = static_cast<std::size_t>(layout.pp);
@@ -56,14 +59,16 @@ Capacity Ledger::capacity() const {
     for (const LayerClass& layer : classes_) {
       const double count = layer.count_of_stage[stage];
       double bytes = 0;
-      for (const Weight& weight : layer.weights) bytes += shard(weight, model, layout).total_bytes();
+      for (const Weight& weight : layer.weights)
+        bytes += shard(weight, model, layout).total_bytes();
       capacity.weight_bytes_per_gpu += count * bytes;
       double token_bytes = kv_each * kept_share(layer.layer.span, deployment_.context);
       if (layer.layer.indexer) token_bytes += index_bytes_per_token(*model.attention.indexer);
       capacity.kv_bytes_per_token += count * token_bytes;
     }
-    capacity.budget_bytes = deployment_.machine.memory_gb.value * kGiga * deployment_.memory_utilization -
-                            capacity.weight_bytes_per_gpu;
+    capacity.budget_bytes =
+        deployment_.machine.memory_gb.value * kGiga * deployment_.memory_utilization -
+        capacity.weight_bytes_per_gpu;
     capacity.tokens = std::max(0.0, capacity.budget_bytes / capacity.kv_bytes_per_token) *
                       static_cast<double>(layout.attention_dp());
     const bool tighter = std::tie(capacity.tokens, capacity.budget_bytes) <
@@ -72,7 +77,8 @@ Capacity Ledger::capacity() const {
   }
   if (tightest.budget_bytes < 0) {
     tightest.limit = fmt::format("the weights alone take {} per GPU, {} more than {} of {}",
-                                 format_bytes(tightest.weight_bytes_per_gpu), format_bytes(-tightest.budget_bytes),
+                                 format_bytes(tightest.weight_bytes_per_gpu),
+                                 format_bytes(-tightest.budget_bytes),
                                  format_percent(deployment_.memory_utilization),
                                  format_bytes(deployment_.machine.memory_gb.value * kGiga));
   }

@@ -7,16 +7,22 @@ namespace nibble {
 namespace {
 
 // Microseconds that `bytes` take on one direction of the link.
-double wire_us(double bytes, LinkSpeed link) { return bytes / (link.bandwidth_gb_s * 1e3); }
+double wire_us(double bytes, LinkSpeed link) {
+  return bytes / (link.bandwidth_gb_s * 1e3);
+}
 
 }  // namespace
 
 std::string_view to_string(AllReduce algorithm) {
   switch (algorithm) {
-    case AllReduce::kRing: return "ring";
-    case AllReduce::kOneShot: return "one-shot";
-    case AllReduce::kTwoShot: return "two-shot";
-    case AllReduce::kFastest: return "fastest";
+    case AllReduce::kRing:
+      return "ring";
+    case AllReduce::kOneShot:
+      return "one-shot";
+    case AllReduce::kTwoShot:
+      return "two-shot";
+    case AllReduce::kFastest:
+      return "fastest";
   }
   return "";
 }
@@ -40,7 +46,8 @@ CollectiveCost all_reduce(AllReduce algorithm, std::int64_t ranks, double bytes,
       return {link.latency_us + wire_us((n - 1) * bytes, link), (n - 1) * bytes};
     case AllReduce::kTwoShot:
       return {2 * link.latency_us + wire_us(halves, link), halves};
-    case AllReduce::kFastest: break;
+    case AllReduce::kFastest:
+      break;
   }
   const CollectiveCost one_shot = all_reduce(AllReduce::kOneShot, ranks, bytes, link);
   const CollectiveCost two_shot = all_reduce(AllReduce::kTwoShot, ranks, bytes, link);

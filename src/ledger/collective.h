@@ -27,7 +27,8 @@ struct CollectiveCost {
 };
 
 CollectiveCost all_reduce(AllReduce algorithm, std::int64_t ranks, double bytes, LinkSpeed link);
-CollectiveCost all_gather(std::int64_t ranks, double total_bytes, LinkSpeed link);      // also reduce-scatter
+CollectiveCost all_gather(std::int64_t ranks, double total_bytes,
+                          LinkSpeed link);  // also reduce-scatter
 CollectiveCost all_to_all(std::int64_t ranks, double bytes_sent_per_rank, LinkSpeed link);
 CollectiveCost send(double bytes, LinkSpeed link);
 

@@ -43,7 +43,8 @@ TEST(Collective, GatherAllToAllAndSend) {
 }
 
 TEST(Collective, OneRankSendsNothing) {
-  for (const AllReduce algorithm : {AllReduce::kRing, AllReduce::kOneShot, AllReduce::kTwoShot, AllReduce::kFastest}) {
+  for (const AllReduce algorithm :
+       {AllReduce::kRing, AllReduce::kOneShot, AllReduce::kTwoShot, AllReduce::kFastest}) {
     EXPECT_EQ(all_reduce(algorithm, 1, 1e6, {64, 5}).time_us, 0);
   }
   EXPECT_EQ(all_gather(1, 1e6, {64, 5}).link_bytes, 0);
@@ -60,7 +61,8 @@ TEST(Collective, DistinctRanks) {
 }
 
 TEST(Collective, Names) {
-  for (const AllReduce algorithm : {AllReduce::kRing, AllReduce::kOneShot, AllReduce::kTwoShot, AllReduce::kFastest}) {
+  for (const AllReduce algorithm :
+       {AllReduce::kRing, AllReduce::kOneShot, AllReduce::kTwoShot, AllReduce::kFastest}) {
     EXPECT_EQ(all_reduce_from_string(to_string(algorithm)), algorithm);
   }
   EXPECT_FALSE(all_reduce_from_string("tree").has_value());

@@ -16,13 +16,16 @@ Json shape_json(const OpShape& shape) {
 std::string traffic_sentence(const ParallelLayout& layout, AllReduce algorithm) {
   switch (expert_traffic(layout)) {
     case ExpertTraffic::kAllReduce:
-      return fmt::format("every GPU of a stage has every token; two all-reduces a layer ({}), none overlapped",
-                         to_string(algorithm));
+      return fmt::format(
+          "every GPU of a stage has every token; two all-reduces a layer ({}), none overlapped",
+          to_string(algorithm));
     case ExpertTraffic::kGather:
-      return "tokens are gathered over the attention groups before the experts and scattered back after, not "
+      return "tokens are gathered over the attention groups before the experts and scattered back "
+             "after, not "
              "overlapped";
     case ExpertTraffic::kAllToAll:
-      return "tokens go once to each rank that has one of their experts and back in bf16 (all-to-all), not "
+      return "tokens go once to each rank that has one of their experts and back in bf16 "
+             "(all-to-all), not "
              "overlapped; the shared expert stays with its tokens";
   }
   return "";
@@ -32,7 +35,10 @@ std::string traffic_sentence(const ParallelLayout& layout, AllReduce algorithm) 
 
 Json to_json(const Op& op) {
   Json json = Json::object();
-  json.set("name", op.name).set("count", op.count).set("shape", shape_json(op.shape)).set("format", op.format);
+  json.set("name", op.name)
+      .set("count", op.count)
+      .set("shape", shape_json(op.shape))
+      .set("format", op.format);
   json.set("weight_bytes", op.bytes.weight_bytes).set("scale_bytes", op.bytes.scale_bytes);
   json.set("kv_bytes", op.bytes.kv_bytes).set("activation_bytes", op.bytes.activation_bytes);
   json.set("link_bytes", op.bytes.link_bytes);
@@ -84,29 +90,39 @@ Json to_json(const Capacity& capacity) {
 std::vector<std::string> assumptions(const Deployment& deployment) {
   const ParallelLayout& layout = deployment.layout;
   std::vector<std::string> lines;
-  lines.push_back("operations run one after another; each takes the largest of bytes / bandwidth, FLOP / dense "
-                  "peak and link time, plus the gap before its kernel");
-  lines.push_back(fmt::format("bandwidth {} GB/s x {}; weights, KV and activations all come from DRAM",
-                              format_number(deployment.machine.bandwidth_gb_s.value),
-                              format_number(deployment.bandwidth_efficiency)));
-  lines.push_back(fmt::format("launch gap {} us per kernel ({})", format_number(deployment.effective_launch_gap_us()),
-                              deployment.launch_gap_us            ? "given"
-                              : deployment.machine.launch_gap_us ? "catalog"
-                                                                  : "assumed for a replayed CUDA graph"));
-  if (deployment.model.moe) lines.push_back(fmt::format("routing: {}, tokens independent", deployment.routing.source));
+  lines.push_back(
+      "operations run one after another; each takes the largest of bytes / bandwidth, FLOP / dense "
+      "peak and link time, plus the gap before its kernel");
+  lines.push_back(
+      fmt::format("bandwidth {} GB/s x {}; weights, KV and activations all come from DRAM",
+                  format_number(deployment.machine.bandwidth_gb_s.value),
+                  format_number(deployment.bandwidth_efficiency)));
+  lines.push_back(fmt::format(
+      "launch gap {} us per kernel ({})", format_number(deployment.effective_launch_gap_us()),
+      deployment.launch_gap_us           ? "given"
+      : deployment.machine.launch_gap_us ? "catalog"
+                                         : "assumed for a replayed CUDA graph"));
+  if (deployment.model.moe)
+    lines.push_back(fmt::format("routing: {}, tokens independent", deployment.routing.source));
   lines.push_back(fmt::format("KV cache in {}, {} tokens of context per sequence",
-                              to_string(deployment.effective_kv_format()), format_number(deployment.context)));
+                              to_string(deployment.effective_kv_format()),
+                              format_number(deployment.context)));
   if (layout.gpus() > 1) {
     const LinkSpeed link = deployment.effective_link();
-    lines.push_back(fmt::format("link {} GB/s per direction and GPU, {} us per hop", format_number(link.bandwidth_gb_s),
+    lines.push_back(fmt::format("link {} GB/s per direction and GPU, {} us per hop",
+                                format_number(link.bandwidth_gb_s),
                                 format_number(link.latency_us)));
     lines.push_back(traffic_sentence(layout, deployment.all_reduce));
   }
   if (layout.pp > 1) {
-    lines.push_back("each pipeline stage reads its weights once per microbatch; the slowest stage sets the pace");
+    lines.push_back(
+        "each pipeline stage reads its weights once per microbatch; the slowest stage sets the "
+        "pace");
   }
-  lines.push_back("fused: residual with norm, activation with the GEMM before it, gather and weighted combine with "
-                  "the expert GEMMs; logits are not gathered; sampling and MTP layers are left out");
+  lines.push_back(
+      "fused: residual with norm, activation with the GEMM before it, gather and weighted combine "
+      "with "
+      "the expert GEMMs; logits are not gathered; sampling and MTP layers are left out");
   return lines;
 }
 

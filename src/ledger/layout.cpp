@@ -8,10 +8,11 @@ Result<> at_least_one(std::string_view flag, std::int64_t value) {
   return usage_error("{} is {}; give a whole number of at least 1", flag, value);
 }
 
-Result<> divides(std::string_view what, std::int64_t total, std::string_view by, std::int64_t parts) {
+Result<> divides(std::string_view what, std::int64_t total, std::string_view by,
+                 std::int64_t parts) {
   if (total % parts == 0) return {};
-  return input_error("{} {} does not divide by {} {}: {} / {} = {:.3f}", what, total, by, parts, total,
-                     parts, static_cast<double>(total) / static_cast<double>(parts));
+  return input_error("{} {} does not divide by {} {}: {} / {} = {:.3f}", what, total, by, parts,
+                     total, parts, static_cast<double>(total) / static_cast<double>(parts));
 }
 
 Result<> validate_attention(const ParallelLayout& layout, const AttentionSpec& attention) {
@@ -33,11 +34,12 @@ Result<> validate_experts(const ParallelLayout& layout, const ModelSpec& model) 
   }
   const MoeSpec& moe = *model.moe;
   if (layout.ep > moe.experts) {
-    return input_error("--ep {} is larger than the {} experts of {}", layout.ep, moe.experts, model.name);
+    return input_error("--ep {} is larger than the {} experts of {}", layout.ep, moe.experts,
+                       model.name);
   }
   if (layout.stage_gpus() % layout.ep != 0) {
-    return input_error("--ep {} must divide tp x dp = {} x {} = {}", layout.ep, layout.tp, layout.dp,
-                       layout.stage_gpus());
+    return input_error("--ep {} must divide tp x dp = {} x {} = {}", layout.ep, layout.tp,
+                       layout.dp, layout.stage_gpus());
   }
   NIBBLE_RETURN_IF_ERROR(divides("expert count", moe.experts, "--ep", layout.ep));
   return divides("expert intermediate size", moe.intermediate, "the GPUs that share an expert,",
@@ -65,8 +67,10 @@ Result<> validate(const ParallelLayout& layout, const ModelSpec& model) {
                        layout.microbatches);
   }
   constexpr std::int64_t kMostGpus = 65536;  // keeps products of the four far from overflow
-  for (const std::int64_t size : {layout.tp, layout.pp, layout.dp, layout.ep, layout.microbatches}) {
-    if (size > kMostGpus) return usage_error("a layout of {} parts is refused; the most is {}", size, kMostGpus);
+  for (const std::int64_t size :
+       {layout.tp, layout.pp, layout.dp, layout.ep, layout.microbatches}) {
+    if (size > kMostGpus)
+      return usage_error("a layout of {} parts is refused; the most is {}", size, kMostGpus);
   }
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   if (layout.pp > layers) {
@@ -76,7 +80,8 @@ Result<> validate(const ParallelLayout& layout, const ModelSpec& model) {
     return usage_error("--pp-microbatches {} needs --pp of at least 2", layout.microbatches);
   }
   if (layout.dp_attention && layout.tp == 1) {
-    return usage_error("--dp-attention needs --tp of at least 2: it splits sequences over the tp group");
+    return usage_error(
+        "--dp-attention needs --tp of at least 2: it splits sequences over the tp group");
   }
   NIBBLE_RETURN_IF_ERROR(validate_attention(layout, model.attention));
   for (const LayerSpec& layer : model.layers) {

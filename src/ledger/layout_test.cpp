@@ -7,7 +7,9 @@
 namespace nibble {
 namespace {
 
-ModelSpec model(std::string_view name) { return load_model(name).value(); }
+ModelSpec model(std::string_view name) {
+  return load_model(name).value();
+}
 
 void expect_refused(const ParallelLayout& layout, const char* name, const char* words) {
   const Result<> result = validate(layout, model(name));
@@ -43,7 +45,8 @@ TEST(Layout, WhatDoesNotDivideIsNamedWithItsNumbers) {
   expect_refused({.tp = 7}, "glm-5-nvfp4", "attention head count 64 does not divide by --tp 7");
   expect_refused({.tp = 3}, "gpt-oss-20b", "64 does not divide");
   expect_refused({.tp = 8, .ep = 3}, "glm-5-nvfp4", "--ep 3 must divide tp x dp = 8 x 1 = 8");
-  expect_refused({.tp = 512, .ep = 512, .dp_attention = true}, "glm-5-nvfp4", "--ep 512 is larger than the 256 experts");
+  expect_refused({.tp = 512, .ep = 512, .dp_attention = true}, "glm-5-nvfp4",
+                 "--ep 512 is larger than the 256 experts");
 }
 
 TEST(Layout, ZeroAndNegativeNumbers) {
@@ -56,7 +59,8 @@ TEST(Layout, ZeroAndNegativeNumbers) {
 
 TEST(Layout, WhatMakesNoSense) {
   expect_refused({.pp = 79}, "glm-5-nvfp4", "--pp 79 is larger than the 78 layers");
-  expect_refused({.tp = 1, .dp_attention = true}, "glm-5-nvfp4", "--dp-attention needs --tp of at least 2");
+  expect_refused({.tp = 1, .dp_attention = true}, "glm-5-nvfp4",
+                 "--dp-attention needs --tp of at least 2");
   expect_refused({.tp = 8, .microbatches = 2}, "glm-5-nvfp4", "--pp-microbatches 2 needs --pp");
   expect_refused({.tp = 1000000}, "glm-5-nvfp4", "the most is 65536");
 }
@@ -64,7 +68,8 @@ TEST(Layout, WhatMakesNoSense) {
 TEST(Layout, Words) {
   EXPECT_EQ((ParallelLayout{.tp = 8}).describe(), "TP8");
   EXPECT_EQ((ParallelLayout{.tp = 4, .pp = 2}).describe(), "TP4 x PP2 (2 microbatches)");
-  EXPECT_EQ((ParallelLayout{.tp = 8, .ep = 8, .dp_attention = true}).describe(), "TP8 + DP attention, EP8");
+  EXPECT_EQ((ParallelLayout{.tp = 8, .ep = 8, .dp_attention = true}).describe(),
+            "TP8 + DP attention, EP8");
 }
 
 }  // namespace

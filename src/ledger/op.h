@@ -35,21 +35,21 @@ struct OpShape {
 };
 
 struct Op {
-  std::string name;      // "moe.gate_up"; the list is in docs/arithmetic.md
-  double count = 1;      // executions per step
+  std::string name;  // "moe.gate_up"; the list is in docs/arithmetic.md
+  double count = 1;  // executions per step
   OpShape shape;
-  std::string format;    // "nvfp4 x nvfp4", "bf16", of weights x activations
-  OpBytes bytes;         // of one execution
-  double flop = 0;       // of one execution
+  std::string format;  // "nvfp4 x nvfp4", "bf16", of weights x activations
+  OpBytes bytes;       // of one execution
+  double flop = 0;     // of one execution
   Precision precision = Precision::kBf16;
-  double launches = 1;   // kernels of one execution
+  double launches = 1;  // kernels of one execution
 
   // Filled by price_ops (ledger/step.cpp), of one execution:
   double memory_us = 0;
   double compute_us = 0;
   double link_us = 0;
-  double launch_us = 0;   // gap before its kernels
-  double floor_us = 0;    // max(memory, compute, link) + launch
+  double launch_us = 0;             // gap before its kernels
+  double floor_us = 0;              // max(memory, compute, link) + launch
   Regime regime = Regime::kMemory;  // the largest term
   double tensor_activity = 0;       // compute_us / floor_us: what a perfect run would show
   double dram_activity = 0;         // memory_us / floor_us

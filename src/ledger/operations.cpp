@@ -28,13 +28,14 @@ std::string describe_formats(Format weights, Format activations) {
 
 // The format in which a quantized matrix wants its input: the user's choice, or the checkpoint's.
 Format input_format(const Deployment& deployment, const Weight& weight) {
-  return deployment.activations && weight.format != Format::kBf16 ? *deployment.activations : weight.activations;
+  return deployment.activations && weight.format != Format::kBf16 ? *deployment.activations
+                                                                  : weight.activations;
 }
 
 // One GEMM [rows, n, k] over matrices that share an input, their outputs side by side.
 // `output_share`: how much of the output's width is written (half when SwiGLU is fused).
-Op dense_op(const Deployment& deployment, std::string name, const std::vector<const Weight*>& fused, double rows,
-            double output_share) {
+Op dense_op(const Deployment& deployment, std::string name, const std::vector<const Weight*>& fused,
+            double rows, double output_share) {
   Op op{.name = std::move(name)};
   Format input = Format::kBf16;
   for (const Weight* weight : fused) {
@@ -88,12 +89,14 @@ class LayerBuilder {
 
  private:
   // One GEMM over the parts of this layer that are fused into it; parts that it lacks are left out.
-  void dense(std::string name, std::initializer_list<Part> parts, double rows, double output_share = 1) {
+  void dense(std::string name, std::initializer_list<Part> parts, double rows,
+             double output_share = 1) {
     std::vector<const Weight*> fused;
     for (const Part part : parts) {
       if (const Weight* weight = find_part(layer_.weights, part)) fused.push_back(weight);
     }
-    if (!fused.empty()) ops_.push_back(dense_op(deployment_, std::move(name), fused, rows, output_share));
+    if (!fused.empty())
+      ops_.push_back(dense_op(deployment_, std::move(name), fused, rows, output_share));
   }
 
   // Adds the sublayer's output to the residual and normalises: reads both, writes both.
@@ -109,7 +112,8 @@ class LayerBuilder {
     ops_.push_back(std::move(op));
   }
 
-  void link_op(std::string name, const CollectiveCost& cost, double payload_bytes, std::string note) {
+  void link_op(std::string name, const CollectiveCost& cost, double payload_bytes,
+               std::string note) {
     if (cost.link_bytes <= 0) return;
     Op op{.name = std::move(name)};
     op.shape.text = fmt::format("{} of bf16", format_bytes(payload_bytes));
@@ -120,7 +124,9 @@ class LayerBuilder {
     ops_.push_back(std::move(op));
   }
 
-  double row_bytes(double rows) const { return rows * static_cast<double>(model_.hidden) * kBf16Bytes; }
+  double row_bytes(double rows) const {
+    return rows * static_cast<double>(model_.hidden) * kBf16Bytes;
+  }
 
   void reduce(std::string name, std::int64_t ranks, double rows) {
     const LinkSpeed link = deployment_.effective_link();
@@ -183,9 +189,11 @@ class LayerBuilder {
 
   void experts() {
     dense("moe.router", {Part::kRouter}, pass_.rows);
-    if (layout_.attention_tp() > 1) ops_.back().note = "split over the group; engines that replicate it read all of it";
+    if (layout_.attention_tp() > 1)
+      ops_.back().note = "split over the group; engines that replicate it read all of it";
     const ExpertTraffic traffic = expert_traffic(layout_);
-    if (traffic == ExpertTraffic::kGather) gather("moe.all_gather", layout_.stage_gpus(), pass_.routed_rows);
+    if (traffic == ExpertTraffic::kGather)
+      gather("moe.all_gather", layout_.stage_gpus(), pass_.routed_rows);
     if (traffic == ExpertTraffic::kAllToAll) all_to_all_op("moe.dispatch");
     grouped("moe.gate_up", Part::kExpertGateUp, 0.5);
     grouped("moe.down", Part::kExpertDown, 1);
@@ -193,8 +201,8 @@ class LayerBuilder {
     mlp("shared", Part::kSharedGateUp, Part::kSharedDown, shared_rows);
     if (traffic == ExpertTraffic::kAllToAll) {
       all_to_all_op("moe.combine");
-      reduce("shared.all_reduce", find_part(layer_.weights, Part::kSharedDown) ? shared_tp(layout_) : 1,
-             pass_.rows);
+      reduce("shared.all_reduce",
+             find_part(layer_.weights, Part::kSharedDown) ? shared_tp(layout_) : 1, pass_.rows);
     } else if (traffic == ExpertTraffic::kGather) {
       gather("moe.reduce_scatter", layout_.stage_gpus(), pass_.routed_rows);
     } else {
@@ -208,9 +216,11 @@ class LayerBuilder {
     const std::int64_t ranks = layout_.moe_ep();
     const double reached = distinct_ranks(model_.moe->experts, model_.moe->top_k, ranks);
     const double rows = pass_.rows / static_cast<double>(layout_.attention_tp());
-    const double sent = row_bytes(rows) * reached * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-    link_op(std::move(name), all_to_all(ranks, sent, deployment_.effective_link()), sent,
-            fmt::format("all-to-all over {} GPUs, {} ranks per token", ranks, format_number(reached)));
+    const double sent =
+        row_bytes(rows) * reached * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+    link_op(
+        std::move(name), all_to_all(ranks, sent, deployment_.effective_link()), sent,
+        fmt::format("all-to-all over {} GPUs, {} ranks per token", ranks, format_number(reached)));
   }
 
   // The grouped GEMM of the rank that has most distinct experts and rows.
@@ -223,8 +233,8 @@ class LayerBuilder {
     const Format input = input_format(deployment_, *weight);
     Op op{.name = std::move(name)};
     op.shape = {.groups = groups, .m = rows / groups, .n = local.rows, .k = local.columns};
-    op.shape.text = fmt::format("{} x [{}, {}, {}]", format_compact(groups), format_compact(op.shape.m),
-                                op.shape.n, op.shape.k);
+    op.shape.text = fmt::format("{} x [{}, {}, {}]", format_compact(groups),
+                                format_compact(op.shape.m), op.shape.n, op.shape.k);
     op.format = describe_formats(weight->format, input);
     op.precision = compute_precision(deployment_.machine, weight->format, input);
     op.bytes.weight_bytes = groups * local.bytes_each.total();
@@ -241,7 +251,8 @@ class LayerBuilder {
                              double output_share) const {
     const double tokens = std::min(rows, pass_.routed_rows);
     if (part == Part::kExpertGateUp) {
-      return activation_bytes(input, tokens, local.columns) + rows * local.rows * output_share * kBf16Bytes;
+      return activation_bytes(input, tokens, local.columns) +
+             rows * local.rows * output_share * kBf16Bytes;
     }
     return activation_bytes(input, rows, local.columns) + row_bytes(tokens);
   }
@@ -261,7 +272,8 @@ std::vector<Op> layer_operations(const StageContext& context, const LayerClass& 
   return LayerBuilder(context, layer).build();
 }
 
-std::vector<Op> first_stage_operations(const StageContext& context, const std::vector<Weight>& outer) {
+std::vector<Op> first_stage_operations(const StageContext& context,
+                                       const std::vector<Weight>& outer) {
   const Weight* table = find_part(outer, Part::kEmbedding);
   if (table == nullptr) return {};
   const auto hidden = static_cast<double>(context.deployment.model.hidden);
@@ -275,7 +287,8 @@ std::vector<Op> first_stage_operations(const StageContext& context, const std::v
   return {op};
 }
 
-std::vector<Op> last_stage_operations(const StageContext& context, const std::vector<Weight>& outer) {
+std::vector<Op> last_stage_operations(const StageContext& context,
+                                      const std::vector<Weight>& outer) {
   const Weight* head = find_part(outer, Part::kLmHead);
   // A tied head multiplies by the embedding table.
   if (head == nullptr) head = find_part(outer, Part::kEmbedding);
@@ -286,7 +299,8 @@ std::vector<Op> last_stage_operations(const StageContext& context, const std::ve
 }
 
 Op stage_transfer(const StageContext& context) {
-  const double bytes = context.pass.rows * static_cast<double>(context.deployment.model.hidden) * kBf16Bytes;
+  const double bytes =
+      context.pass.rows * static_cast<double>(context.deployment.model.hidden) * kBf16Bytes;
   const CollectiveCost cost = send(bytes, context.deployment.effective_link());
   Op op{.name = "pp.send"};
   op.shape.text = fmt::format("{} of bf16", format_bytes(bytes));

@@ -33,7 +33,8 @@ std::vector<double> inclusion_probabilities(const std::vector<double>& weights, 
   }
   std::vector<double> probabilities;
   probabilities.reserve(weights.size());
-  for (const double weight : weights) probabilities.push_back(-std::expm1(-high * weight / largest));
+  for (const double weight : weights)
+    probabilities.push_back(-std::expm1(-high * weight / largest));
   return probabilities;
 }
 
@@ -60,9 +61,10 @@ Result<std::vector<double>> recorded_probabilities(const std::vector<double>& co
     const double probability = top_k * count / total;
     // A token chooses an expert once: no expert can have more tokens than there were.
     if (probability > 1 + 1e-6) {
-      return input_error("{}: an expert has {} of {} choices, more than one in {}, which top-{} routing "
-                         "cannot give",
-                         source, count, total, top_k, top_k);
+      return input_error(
+          "{}: an expert has {} of {} choices, more than one in {}, which top-{} routing "
+          "cannot give",
+          source, count, total, top_k, top_k);
     }
     probabilities.push_back(std::min(1.0, probability));
   }
@@ -83,7 +85,8 @@ std::vector<Alike> group_alike(std::vector<double> probabilities) {
   std::sort(probabilities.begin(), probabilities.end(), std::greater<>());
   std::vector<Alike> groups;
   for (const double probability : probabilities) {
-    if (groups.empty() || groups.back().probability != probability) groups.push_back({probability, 0});
+    if (groups.empty() || groups.back().probability != probability)
+      groups.push_back({probability, 0});
     groups.back().experts += 1;
   }
   return groups;
@@ -101,7 +104,8 @@ double capped_cdf(double tokens, double probability, double x) {
 double mixture_quantile(const std::vector<Alike>& groups, double experts, double tokens, double q) {
   auto cdf = [&](double x) {
     double sum = 0;
-    for (const Alike& group : groups) sum += group.experts * capped_cdf(tokens, group.probability, x);
+    for (const Alike& group : groups)
+      sum += group.experts * capped_cdf(tokens, group.probability, x);
     return sum / experts;
   };
   double low = -1;
@@ -230,19 +234,24 @@ RoutingStats stats_of_layer(const std::vector<double>& probabilities, double tok
   return stats;
 }
 
-constexpr double RoutingStats::* kFields[] = {
-    &RoutingStats::tokens,        &RoutingStats::distinct,
-    &RoutingStats::rows_mean,     &RoutingStats::rows_mean_all,
-    &RoutingStats::rows_p50,      &RoutingStats::rows_p99,
-    &RoutingStats::rows_max,      &RoutingStats::rank_distinct_mean,
-    &RoutingStats::rank_distinct_max, &RoutingStats::rank_rows_mean,
+constexpr double RoutingStats::*kFields[] = {
+    &RoutingStats::tokens,
+    &RoutingStats::distinct,
+    &RoutingStats::rows_mean,
+    &RoutingStats::rows_mean_all,
+    &RoutingStats::rows_p50,
+    &RoutingStats::rows_p99,
+    &RoutingStats::rows_max,
+    &RoutingStats::rank_distinct_mean,
+    &RoutingStats::rank_distinct_max,
+    &RoutingStats::rank_rows_mean,
     &RoutingStats::rank_rows_max,
 };
 static_assert(sizeof(kFields) / sizeof(kFields[0]) * sizeof(double) == sizeof(RoutingStats),
               "every field of RoutingStats is averaged over layers");
 
 void accumulate(RoutingStats& sum, const RoutingStats& part, double share) {
-  for (double RoutingStats::* field : kFields) sum.*field += share * (part.*field);
+  for (double RoutingStats::*field : kFields) sum.*field += share * (part.*field);
 }
 
 Result<std::vector<double>> read_counts(const Json& list, std::string_view where) {
@@ -261,10 +270,13 @@ Result<std::vector<double>> read_counts(const Json& list, std::string_view where
 
 }  // namespace
 
-Routing Routing::uniform() { return {.source = "uniform"}; }
+Routing Routing::uniform() {
+  return {.source = "uniform"};
+}
 
 Routing Routing::zipf(double exponent) {
-  return {.kind = Kind::kZipf, .zipf_exponent = exponent, .source = fmt::format("zipf:{}", exponent)};
+  return {
+      .kind = Kind::kZipf, .zipf_exponent = exponent, .source = fmt::format("zipf:{}", exponent)};
 }
 
 Result<Routing> Routing::parse(std::string_view text) {
@@ -280,8 +292,9 @@ Result<Routing> Routing::parse(std::string_view text) {
   }
   Result<std::string> file = read_file(std::string(text), kMaxRoutingBytes);
   if (!file.ok()) {
-    return usage_error("--routing is \"{}\", which is neither uniform, zipf:S nor a readable file ({})",
-                       text, file.error().message);
+    return usage_error(
+        "--routing is \"{}\", which is neither uniform, zipf:S nor a readable file ({})", text,
+        file.error().message);
   }
   NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(*file, text));
   return parse_counts(json, text);
@@ -317,7 +330,8 @@ Result<RoutingStats> routing_stats(const Routing& routing, std::int64_t experts,
   if (experts < 1 || top_k < 1 || top_k > experts || ranks < 1 || experts % ranks != 0) {
     return input_error("cannot route to top {} of {} experts on {} ranks", top_k, experts, ranks);
   }
-  if (!(tokens >= 1)) return input_error("a step of {} tokens routes nothing; give at least 1", tokens);
+  if (!(tokens >= 1))
+    return input_error("a step of {} tokens routes nothing; give at least 1", tokens);
   tokens = std::round(tokens);
   const auto k = static_cast<double>(top_k);
   if (routing.kind == Routing::Kind::kUniform) {
@@ -332,8 +346,8 @@ Result<RoutingStats> routing_stats(const Routing& routing, std::int64_t experts,
   const double share = 1.0 / static_cast<double>(routing.counts.size());
   for (const std::vector<double>& counts : routing.counts) {
     if (static_cast<std::int64_t>(counts.size()) != experts) {
-      return input_error("{}: \"counts\" has {} experts, the model {}", routing.source, counts.size(),
-                         experts);
+      return input_error("{}: \"counts\" has {} experts, the model {}", routing.source,
+                         counts.size(), experts);
     }
     NIBBLE_ASSIGN_OR_RETURN(const std::vector<double> probabilities,
                             recorded_probabilities(counts, k, routing.source));

@@ -1,8 +1,7 @@
 #include "ledger/routing.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
+#include <gtest/gtest.h>
 
 namespace nibble {
 namespace {
@@ -40,7 +39,8 @@ constexpr Row kSimulated[] = {
 TEST(Routing, UniformDistinctExperts) {
   for (const Row& row : kSimulated) {
     const RoutingStats s = stats(Routing::uniform(), row.experts, row.top_k, row.tokens);
-    EXPECT_NEAR(s.distinct, row.formula, 0.051) << row.experts << " " << row.tokens;  // printed to 0.1
+    EXPECT_NEAR(s.distinct, row.formula, 0.051)
+        << row.experts << " " << row.tokens;  // printed to 0.1
     EXPECT_NEAR(s.rows_mean, row.rows, 0.0051) << row.experts << " " << row.tokens;
   }
 }
@@ -54,7 +54,8 @@ TEST(Routing, BusiestExpertOfUniformRouting) {
   // Experts are taken as independent binomials; they are slightly negatively correlated.
   for (const Row& row : kSimulated) {
     const RoutingStats s = stats(Routing::uniform(), row.experts, row.top_k, row.tokens);
-    EXPECT_NEAR(s.rows_max, row.uniform_max, 0.1 + 0.02 * row.uniform_max) << row.experts << " " << row.tokens;
+    EXPECT_NEAR(s.rows_max, row.uniform_max, 0.1 + 0.02 * row.uniform_max)
+        << row.experts << " " << row.tokens;
   }
 }
 
@@ -63,10 +64,14 @@ TEST(Routing, ZipfDistinctExperts) {
   for (const Row& row : kSimulated) {
     const RoutingStats half = stats(Routing::zipf(0.5), row.experts, row.top_k, row.tokens);
     const RoutingStats one = stats(Routing::zipf(1), row.experts, row.top_k, row.tokens);
-    EXPECT_NEAR(half.distinct, row.zipf_half, 0.03 * row.zipf_half) << row.experts << " " << row.tokens;
-    EXPECT_NEAR(one.distinct, row.zipf_one, 0.03 * row.zipf_one) << row.experts << " " << row.tokens;
-    EXPECT_NEAR(half.rows_max, row.zipf_half_max, 0.2 + 0.06 * row.zipf_half_max) << row.experts << " " << row.tokens;
-    EXPECT_NEAR(one.rows_max, row.zipf_one_max, 0.2 + 0.06 * row.zipf_one_max) << row.experts << " " << row.tokens;
+    EXPECT_NEAR(half.distinct, row.zipf_half, 0.03 * row.zipf_half)
+        << row.experts << " " << row.tokens;
+    EXPECT_NEAR(one.distinct, row.zipf_one, 0.03 * row.zipf_one)
+        << row.experts << " " << row.tokens;
+    EXPECT_NEAR(half.rows_max, row.zipf_half_max, 0.2 + 0.06 * row.zipf_half_max)
+        << row.experts << " " << row.tokens;
+    EXPECT_NEAR(one.rows_max, row.zipf_one_max, 0.2 + 0.06 * row.zipf_one_max)
+        << row.experts << " " << row.tokens;
   }
 }
 
@@ -87,11 +92,20 @@ TEST(Routing, UniformIsTheMaximum) {
 
 TEST(Routing, BusiestRankOfUniformRouting) {
   // The same simulation: max / mean over R ranks of the tokens that they receive.
-  struct RankRow { std::int64_t ranks; double tokens, ratio; };
-  for (const RankRow& row : {RankRow{8, 16, 1.36}, {8, 64, 1.18}, {8, 256, 1.09}, {8, 1024, 1.04},
-                             {32, 16, 2.10}, {32, 64, 1.53}, {32, 256, 1.26}}) {
+  struct RankRow {
+    std::int64_t ranks;
+    double tokens, ratio;
+  };
+  for (const RankRow& row : {RankRow{8, 16, 1.36},
+                             {8, 64, 1.18},
+                             {8, 256, 1.09},
+                             {8, 1024, 1.04},
+                             {32, 16, 2.10},
+                             {32, 64, 1.53},
+                             {32, 256, 1.26}}) {
     const RoutingStats s = stats(Routing::uniform(), 256, 8, row.tokens, row.ranks);
-    EXPECT_NEAR(s.rank_rows_max / s.rank_rows_mean, row.ratio, 0.04 * row.ratio) << row.ranks << " " << row.tokens;
+    EXPECT_NEAR(s.rank_rows_max / s.rank_rows_mean, row.ratio, 0.04 * row.ratio)
+        << row.ranks << " " << row.tokens;
   }
   // R = 8, B = 16: 16.9 distinct experts on the fullest rank, 12.8 on average.
   const RoutingStats s = stats(Routing::uniform(), 256, 8, 16, 8);
@@ -100,7 +114,8 @@ TEST(Routing, BusiestRankOfUniformRouting) {
 }
 
 TEST(Routing, QuantilesOfUniformRouting) {
-  // 1,024 tokens, pi = 1/32: Binomial with mean 32 and deviation 5.57; p99 = 46 (scipy.stats.binom.ppf).
+  // 1,024 tokens, pi = 1/32: Binomial with mean 32 and deviation 5.57; p99 = 46
+  // (scipy.stats.binom.ppf).
   const RoutingStats s = stats(Routing::uniform(), 256, 8, 1024);
   EXPECT_EQ(s.rows_p50, 32);
   EXPECT_EQ(s.rows_p99, 46);
@@ -110,14 +125,16 @@ TEST(Routing, QuantilesOfUniformRouting) {
 TEST(Routing, RecordedCounts) {
   // Expert 0 in every token, the others in a third each: top-2 of 4, pi = {1, 1/3, 1/3, 1/3}.
   // With 2 tokens D = 1 + 3 * (1 - (2/3)^2) = 2.667.
-  const Json json = *Json::parse(R"({"schema": "nibble.routing/1", "counts": [300, 100, 100, 100]})", "t");
+  const Json json =
+      *Json::parse(R"({"schema": "nibble.routing/1", "counts": [300, 100, 100, 100]})", "t");
   const RoutingStats s = stats(*Routing::parse_counts(json, "t"), 4, 2, 2);
   EXPECT_NEAR(s.distinct, 1 + 3 * (1 - 4.0 / 9), 1e-9);
   EXPECT_NEAR(s.rows_max, 2, 1e-9);
 }
 
 TEST(Routing, RecordedCountsPerLayerAreAveraged) {
-  const Json json = *Json::parse(R"({"schema": "nibble.routing/1", "counts": [[1, 1], [1, 0]]})", "t");
+  const Json json =
+      *Json::parse(R"({"schema": "nibble.routing/1", "counts": [[1, 1], [1, 0]]})", "t");
   // Top-1 of 2 and one token: D = 1 in both layers; two tokens: 1.5 and 1.
   EXPECT_NEAR(stats(*Routing::parse_counts(json, "t"), 2, 1, 1).distinct, 1, 1e-9);
   EXPECT_NEAR(stats(*Routing::parse_counts(json, "t"), 2, 1, 2).distinct, 1.25, 1e-9);
@@ -127,12 +144,15 @@ TEST(Routing, ImpossibleCountsAreRefused) {
   const Json json = *Json::parse(R"({"schema": "nibble.routing/1", "counts": [90, 5, 5]})", "t");
   const Result<RoutingStats> result = routing_stats(*Routing::parse_counts(json, "t"), 3, 2, 4, 1);
   ASSERT_FALSE(result.ok());  // 90 of 100 choices are more than one of two per token
-  EXPECT_NE(result.error().message.find("more than one in 2"), std::string::npos) << result.error().message;
-  EXPECT_FALSE(routing_stats(*Routing::parse_counts(json, "t"), 4, 2, 4, 1).ok());  // 3 counts, 4 experts
+  EXPECT_NE(result.error().message.find("more than one in 2"), std::string::npos)
+      << result.error().message;
+  EXPECT_FALSE(
+      routing_stats(*Routing::parse_counts(json, "t"), 4, 2, 4, 1).ok());  // 3 counts, 4 experts
 }
 
 TEST(Routing, BadText) {
-  for (const char* text : {"zipf", "zipf:", "zipf:x", "zipf:-1", "zipf:1e9", "zipf:nan", "no-such-file", "/"}) {
+  for (const char* text :
+       {"zipf", "zipf:", "zipf:x", "zipf:-1", "zipf:1e9", "zipf:nan", "no-such-file", "/"}) {
     const Result<Routing> result = Routing::parse(text);
     ASSERT_FALSE(result.ok()) << text;
     EXPECT_EQ(result.error().kind, ErrorKind::kUsage) << text;

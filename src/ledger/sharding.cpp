@@ -11,11 +11,14 @@ ExpertTraffic expert_traffic(const ParallelLayout& layout) {
   return layout.ep > 1 && layout.moe_tp() == 1 ? ExpertTraffic::kAllToAll : ExpertTraffic::kGather;
 }
 
-std::int64_t dense_tp(const ParallelLayout& layout) { return layout.tp; }
+std::int64_t dense_tp(const ParallelLayout& layout) {
+  return layout.tp;
+}
 
 std::int64_t shared_tp(const ParallelLayout& layout) {
   // After an all-to-all the shared expert stays with the tokens of its attention group.
-  return expert_traffic(layout) == ExpertTraffic::kAllToAll ? layout.attention_tp() : layout.stage_gpus();
+  return expert_traffic(layout) == ExpertTraffic::kAllToAll ? layout.attention_tp()
+                                                            : layout.stage_gpus();
 }
 
 std::int64_t local_kv_heads(const AttentionSpec& attention, std::int64_t attention_tp) {

@@ -10,9 +10,9 @@
 namespace nibble {
 
 struct LocalWeight {
-  double rows = 0;     // out features on this GPU
-  double columns = 0;  // in features on this GPU
-  double copies = 1;   // experts on this GPU
+  double rows = 0;          // out features on this GPU
+  double columns = 0;       // in features on this GPU
+  double copies = 1;        // experts on this GPU
   StorageBytes bytes_each;  // of one copy
   bool replicated = false;  // the whole matrix, although the group has several GPUs
   double total_bytes() const { return copies * bytes_each.total(); }

@@ -14,8 +14,8 @@ constexpr double kMostConcurrency = 1e7;
 
 Result<> in_range(std::string_view flag, double value, double low, double high) {
   if (value >= low && value <= high) return {};
-  return usage_error("{} is {}; give a number from {} to {}", flag, format_number(value), format_number(low),
-                     format_number(high));
+  return usage_error("{} is {}; give a number from {} to {}", flag, format_number(value),
+                     format_number(low), format_number(high));
 }
 
 Result<> validate_numbers(const Deployment& deployment) {
@@ -23,10 +23,13 @@ Result<> validate_numbers(const Deployment& deployment) {
   if (deployment.model.max_context > 0 &&
       deployment.context > static_cast<double>(deployment.model.max_context)) {
     return usage_error("--context {} is longer than the {} tokens that {} was made for",
-                       format_number(deployment.context), deployment.model.max_context, deployment.model.name);
+                       format_number(deployment.context), deployment.model.max_context,
+                       deployment.model.name);
   }
-  NIBBLE_RETURN_IF_ERROR(in_range("--bandwidth-efficiency", deployment.bandwidth_efficiency, 0.01, 1));
-  NIBBLE_RETURN_IF_ERROR(in_range("--draft-tokens", static_cast<double>(deployment.draft_tokens), 0, 64));
+  NIBBLE_RETURN_IF_ERROR(
+      in_range("--bandwidth-efficiency", deployment.bandwidth_efficiency, 0.01, 1));
+  NIBBLE_RETURN_IF_ERROR(
+      in_range("--draft-tokens", static_cast<double>(deployment.draft_tokens), 0, 64));
   NIBBLE_RETURN_IF_ERROR(in_range("--memory-utilization", deployment.memory_utilization, 0.01, 1));
   if (deployment.launch_gap_us) {
     NIBBLE_RETURN_IF_ERROR(in_range("--launch-gap-us", *deployment.launch_gap_us, 0, 1e6));
@@ -46,14 +49,16 @@ Result<> validate_numbers(const Deployment& deployment) {
 // Layers with the same arithmetic: the spec and every matrix's shape and format agree.
 bool same_class(const LayerClass& a, const LayerSpec& layer, const std::vector<Weight>& weights) {
   const LayerSpec& other = a.layer;
-  if (!(other.span == layer.span) || other.indexer != layer.indexer || other.sparse != layer.sparse ||
-      other.moe != layer.moe || other.dense_intermediate != layer.dense_intermediate) {
+  if (!(other.span == layer.span) || other.indexer != layer.indexer ||
+      other.sparse != layer.sparse || other.moe != layer.moe ||
+      other.dense_intermediate != layer.dense_intermediate) {
     return false;
   }
   return std::equal(a.weights.begin(), a.weights.end(), weights.begin(), weights.end(),
                     [](const Weight& x, const Weight& y) {
                       return x.part == y.part && x.rows == y.rows && x.columns == y.columns &&
-                             x.copies == y.copies && x.format == y.format && x.activations == y.activations;
+                             x.copies == y.copies && x.format == y.format &&
+                             x.activations == y.activations;
                     });
 }
 
@@ -67,12 +72,14 @@ std::size_t stage_of_layer(std::size_t layer, std::size_t layers, std::size_t st
 
 bool same_op(const Op& a, const Op& b) {
   return a.name == b.name && a.shape.text == b.shape.text && a.format == b.format &&
-         a.bytes.weight_bytes == b.bytes.weight_bytes && a.bytes.kv_bytes == b.bytes.kv_bytes && a.flop == b.flop;
+         a.bytes.weight_bytes == b.bytes.weight_bytes && a.bytes.kv_bytes == b.bytes.kv_bytes &&
+         a.flop == b.flop;
 }
 
 void append_counted(std::vector<Op>& ops, std::vector<Op> more, double count) {
   for (Op& op : more) {
-    auto found = std::find_if(ops.begin(), ops.end(), [&](const Op& known) { return same_op(known, op); });
+    auto found =
+        std::find_if(ops.begin(), ops.end(), [&](const Op& known) { return same_op(known, op); });
     if (found != ops.end()) {
       found->count += count;
     } else {
@@ -125,10 +132,14 @@ void add_totals(Step& step, double bandwidth_bytes_us) {
 
 std::string_view to_string(Regime regime) {
   switch (regime) {
-    case Regime::kMemory: return "memory";
-    case Regime::kCompute: return "compute";
-    case Regime::kLink: return "link";
-    case Regime::kLaunch: return "launch";
+    case Regime::kMemory:
+      return "memory";
+    case Regime::kCompute:
+      return "compute";
+    case Regime::kLink:
+      return "link";
+    case Regime::kLaunch:
+      return "launch";
   }
   return "";
 }
@@ -171,7 +182,8 @@ void Ledger::classify_layers() {
       return same_class(known, model.layers[layer], weights);
     });
     if (found == classes_.end()) {
-      classes_.push_back({model.layers[layer], std::move(weights), std::vector<double>(stages, 0), layer});
+      classes_.push_back(
+          {model.layers[layer], std::move(weights), std::vector<double>(stages, 0), layer});
       found = std::prev(classes_.end());
     }
     found->count_of_stage[stage_of_layer(layer, model.layers.size(), stages)] += 1;
@@ -184,11 +196,13 @@ void Ledger::price_op(Op& op) const {
   op.memory_us = op.bytes.dram() / bytes_per_us;
   if (op.flop > 0) {
     const Format stand_in = op.precision == Precision::kFp8 ? Format::kFp8 : Format::kBf16;
-    if (machine.peak(op.precision) == nullptr) op.precision = compute_precision(machine, stand_in, stand_in);
+    if (machine.peak(op.precision) == nullptr)
+      op.precision = compute_precision(machine, stand_in, stand_in);
     double flop_per_us = machine.peak(op.precision)->dense_tflops.value * 1e6;
     if (deployment_.tile && op.shape.k > 0 && machine.sms) {
       const TileShape& tile = *deployment_.tile;
-      op.coverage = wave_coverage(tile, op.shape.m, op.shape.n, machine.sms->value, op.shape.groups);
+      op.coverage =
+          wave_coverage(tile, op.shape.m, op.shape.n, machine.sms->value, op.shape.groups);
       flop_per_us *= *op.coverage * padding_efficiency(tile, op.shape.m);
     }
     op.compute_us = op.flop / flop_per_us;
@@ -202,7 +216,8 @@ void Ledger::price_op(Op& op) const {
   }
 }
 
-std::vector<Op> Ledger::stage_ops(const Pass& pass, const RoutingStats* routing, std::size_t stage) const {
+std::vector<Op> Ledger::stage_ops(const Pass& pass, const RoutingStats* routing,
+                                  std::size_t stage) const {
   const StageContext context{deployment_, pass, routing};
   const std::size_t last = static_cast<std::size_t>(deployment_.layout.pp) - 1;
   std::vector<Op> ops;
@@ -227,8 +242,9 @@ Result<Step> Ledger::price(const Pass& pass, double microbatches) const {
   step.microbatches = microbatches;
   if (deployment_.model.moe) {
     const MoeSpec& moe = *deployment_.model.moe;
-    NIBBLE_ASSIGN_OR_RETURN(step.routing, routing_stats(deployment_.routing, moe.experts, moe.top_k,
-                                                        pass.routed_rows, deployment_.layout.moe_ep()));
+    NIBBLE_ASSIGN_OR_RETURN(
+        step.routing, routing_stats(deployment_.routing, moe.experts, moe.top_k, pass.routed_rows,
+                                    deployment_.layout.moe_ep()));
   }
   const RoutingStats* routing = step.routing ? &*step.routing : nullptr;
   double slowest = -1;
@@ -244,7 +260,8 @@ Result<Step> Ledger::price(const Pass& pass, double microbatches) const {
   const double turns = std::max(microbatches, static_cast<double>(deployment_.layout.pp));
   step.pipeline_bubble_us = (turns - microbatches) * slowest;
   step.step_us = turns * slowest;
-  add_totals(step, deployment_.machine.bandwidth_gb_s.value * 1e3 * deployment_.bandwidth_efficiency);
+  add_totals(step,
+             deployment_.machine.bandwidth_gb_s.value * 1e3 * deployment_.bandwidth_efficiency);
   step.regime = regime_of(step);
   step.tensor_activity = step.compute_us / step.step_us;
   step.dram_activity = step.memory_us / step.step_us;
@@ -253,7 +270,8 @@ Result<Step> Ledger::price(const Pass& pass, double microbatches) const {
 
 Result<Step> Ledger::decode(double concurrency) const {
   if (!(concurrency >= 1 && concurrency <= kMostConcurrency)) {
-    return usage_error("--concurrency is {}; give a number from 1 to 10,000,000", format_number(concurrency));
+    return usage_error("--concurrency is {}; give a number from 1 to 10,000,000",
+                       format_number(concurrency));
   }
   const ParallelLayout& layout = deployment_.layout;
   const auto groups = static_cast<double>(layout.attention_dp());
@@ -264,7 +282,9 @@ Result<Step> Ledger::decode(double concurrency) const {
   pass.sequences = std::ceil(in_microbatch / groups);
   pass.rows = pass.sequences * rows_each;
   pass.routed_rows = in_microbatch * rows_each;
-  pass.gathered_rows = layout.dp_attention ? std::ceil(pass.routed_rows / static_cast<double>(layout.dp)) : pass.rows;
+  pass.gathered_rows = layout.dp_attention
+                           ? std::ceil(pass.routed_rows / static_cast<double>(layout.dp))
+                           : pass.rows;
   pass.past = deployment_.context;
   pass.logits_rows = pass.gathered_rows;
   NIBBLE_ASSIGN_OR_RETURN(Step step, price(pass, microbatches));
@@ -276,7 +296,8 @@ Result<Step> Ledger::decode(double concurrency) const {
 }
 
 Result<Step> Ledger::prefill(double tokens, double sequences, double past) const {
-  if (!(tokens >= 1 && tokens <= kMostConcurrency && sequences >= 1 && sequences <= tokens && past >= 0)) {
+  if (!(tokens >= 1 && tokens <= kMostConcurrency && sequences >= 1 && sequences <= tokens &&
+        past >= 0)) {
     return usage_error("cannot prefill {} tokens of {} sequences after {}", format_number(tokens),
                        format_number(sequences), format_number(past));
   }
@@ -288,7 +309,8 @@ Result<Step> Ledger::prefill(double tokens, double sequences, double past) const
   pass.rows = std::ceil(tokens / groups);
   pass.sequences = std::max(1.0, sequences / groups);
   pass.routed_rows = tokens;
-  pass.gathered_rows = layout.dp_attention ? std::ceil(tokens / static_cast<double>(layout.dp)) : pass.rows;
+  pass.gathered_rows =
+      layout.dp_attention ? std::ceil(tokens / static_cast<double>(layout.dp)) : pass.rows;
   pass.past = past;
   pass.logits_rows = sequences;
   NIBBLE_ASSIGN_OR_RETURN(Step step, price(pass, 1));
@@ -304,7 +326,8 @@ Result<Step> decode_step(const Deployment& deployment, double concurrency) {
   return ledger.decode(concurrency);
 }
 
-Result<Step> prefill_chunk(const Deployment& deployment, double tokens, double sequences, double past) {
+Result<Step> prefill_chunk(const Deployment& deployment, double tokens, double sequences,
+                           double past) {
   NIBBLE_ASSIGN_OR_RETURN(const Ledger ledger, Ledger::make(deployment));
   return ledger.prefill(tokens, sequences, past);
 }

@@ -27,11 +27,11 @@ struct Deployment {
   MachineSpec machine;
   ParallelLayout layout;
   Routing routing = Routing::uniform();
-  std::optional<Format> kv_format;      // default: the checkpoint's, else bf16
-  std::optional<Format> activations;    // default: what the checkpoint's rules say
-  double context = 4096;                // tokens already in the cache per sequence
-  double bandwidth_efficiency = 1.0;    // share of the machine's bandwidth taken as the roof
-  std::optional<LinkSpeed> link;        // default: the machine's first link
+  std::optional<Format> kv_format;    // default: the checkpoint's, else bf16
+  std::optional<Format> activations;  // default: what the checkpoint's rules say
+  double context = 4096;              // tokens already in the cache per sequence
+  double bandwidth_efficiency = 1.0;  // share of the machine's bandwidth taken as the roof
+  std::optional<LinkSpeed> link;      // default: the machine's first link
   AllReduce all_reduce = AllReduce::kRing;
   std::optional<double> launch_gap_us;  // default: the machine's, else 1
   std::int64_t draft_tokens = 0;        // speculative: rows per sequence are 1 + draft_tokens
@@ -44,10 +44,10 @@ struct Deployment {
 };
 
 struct Step {
-  double concurrency = 0;      // sequences of the whole deployment
-  double rows = 0;             // tokens that enter the model per step, whole deployment
-  double step_us = 0;          // for every sequence to advance by one step
-  double tokens_per_s = 0;     // whole deployment, one token per sequence and step
+  double concurrency = 0;   // sequences of the whole deployment
+  double rows = 0;          // tokens that enter the model per step, whole deployment
+  double step_us = 0;       // for every sequence to advance by one step
+  double tokens_per_s = 0;  // whole deployment, one token per sequence and step
   double tokens_per_s_per_sequence = 0;
   std::optional<RoutingStats> routing;  // per microbatch; none for dense models
   // Per GPU and step (all microbatches), on the busiest rank of the slowest stage:
@@ -57,26 +57,26 @@ struct Step {
   double activation_bytes = 0;
   double link_bytes = 0;
   double flop = 0;
-  double memory_us = 0;    // sums over operations of bytes / bandwidth,
-  double compute_us = 0;   // FLOP / peak,
-  double link_us = 0;      // collectives and transfers,
-  double launch_us = 0;    // and gaps between kernels
-  double weights_and_kv_us = 0;  // (weights + KV) / bandwidth: what simple models call the step
+  double memory_us = 0;             // sums over operations of bytes / bandwidth,
+  double compute_us = 0;            // FLOP / peak,
+  double link_us = 0;               // collectives and transfers,
+  double launch_us = 0;             // and gaps between kernels
+  double weights_and_kv_us = 0;     // (weights + KV) / bandwidth: what simple models call the step
   Regime regime = Regime::kMemory;  // the largest share of step_us
   double tensor_activity = 0;
   double dram_activity = 0;
   double pipeline_bubble_us = 0;
-  std::int64_t stage = 0;        // the stage that the ops are of
+  std::int64_t stage = 0;  // the stage that the ops are of
   double microbatches = 1;
-  std::vector<Op> ops;           // counts are per step
+  std::vector<Op> ops;  // counts are per step
 };
 
 struct Capacity {
-  double weight_bytes_per_gpu = 0;   // resident, MTP left out
-  double kv_bytes_per_token = 0;     // on one GPU, of one token of one sequence
-  double budget_bytes = 0;           // memory x utilization - weights; negative: does not fit
-  double tokens = 0;                 // whole deployment
-  std::string limit;                 // sentence when the weights alone do not fit
+  double weight_bytes_per_gpu = 0;  // resident, MTP left out
+  double kv_bytes_per_token = 0;    // on one GPU, of one token of one sequence
+  double budget_bytes = 0;          // memory x utilization - weights; negative: does not fit
+  double tokens = 0;                // whole deployment
+  std::string limit;                // sentence when the weights alone do not fit
   double sequences(double tokens_each) const;  // whole sequences that fit
 };
 
@@ -117,15 +117,17 @@ class Ledger {
 
 // Ledger::make and one call, for who needs a single answer.
 Result<Step> decode_step(const Deployment& deployment, double concurrency);
-Result<Step> prefill_chunk(const Deployment& deployment, double tokens, double sequences, double past);
+Result<Step> prefill_chunk(const Deployment& deployment, double tokens, double sequences,
+                           double past);
 Result<Capacity> kv_capacity(const Deployment& deployment);
 
 // Bytes of cache that a token occupies in one layer: bf16 MLA 1152, FlashMLA fp8 656, index 132.
-double kv_bytes_per_token_and_layer(const AttentionSpec& attention, Format kv, std::int64_t attention_tp);
+double kv_bytes_per_token_and_layer(const AttentionSpec& attention, Format kv,
+                                    std::int64_t attention_tp);
 double index_bytes_per_token(const IndexerSpec& indexer);
 
 Json to_json(const Op& op);
-Json to_json(const Step& step);       // a member of `levels[]` of nibble.ledger/1
+Json to_json(const Step& step);  // a member of `levels[]` of nibble.ledger/1
 Json to_json(const Capacity& capacity);
 // What the floor assumes, in sentences (`assumptions[]` of nibble.ledger/1).
 std::vector<std::string> assumptions(const Deployment& deployment);

@@ -1,9 +1,8 @@
 #include "ledger/step.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
+#include <gtest/gtest.h>
 
 #include "ledger/test_deployments.h"
 
@@ -93,8 +92,8 @@ TEST(Step, AllReducesOfGlm5) {
       time_us += op.count * op.link_us;
     }
   }
-  EXPECT_EQ(count, 156);                 // two a layer, 78 layers
-  EXPECT_NEAR(time_us, 53674, 1);        // 156 x 344.064 us
+  EXPECT_EQ(count, 156);           // two a layer, 78 layers
+  EXPECT_NEAR(time_us, 53674, 1);  // 156 x 344.064 us
   EXPECT_NEAR(step.link_us, 53674, 1);
 }
 
@@ -104,7 +103,8 @@ TEST(Step, MlaLatentsAreReplicated) {
   EXPECT_DOUBLE_EQ(find_op(step, "attn.qkv_a").bytes.weight_bytes, (2048.0 + 576) * 6144 * 2);
   // The latent KV does not shrink with TP; without TP it is the same.
   const Step one = decode(deployment_of("glm-5-nvfp4", "b200", {.tp = 1}), 1);
-  EXPECT_DOUBLE_EQ(find_op(step, "attn.core").bytes.kv_bytes, find_op(one, "attn.core").bytes.kv_bytes);
+  EXPECT_DOUBLE_EQ(find_op(step, "attn.core").bytes.kv_bytes,
+                   find_op(one, "attn.core").bytes.kv_bytes);
 }
 
 TEST(Step, KvHeadsBelowTpAreRepeated) {
@@ -117,16 +117,19 @@ TEST(Step, KvHeadsBelowTpAreRepeated) {
 TEST(Step, PipelineReadsWeightsOncePerMicrobatch) {
   // TP4 x PP2 with two microbatches: half the layers, twice the bytes each, read twice.
   const Step tp = decode(deployment_of("glm-5-nvfp4", "rtx-pro-6000-server", {.tp = 8}), 1024);
-  const Step pp = decode(deployment_of("glm-5-nvfp4", "rtx-pro-6000-server", {.tp = 4, .pp = 2}), 1024);
+  const Step pp =
+      decode(deployment_of("glm-5-nvfp4", "rtx-pro-6000-server", {.tp = 4, .pp = 2}), 1024);
   EXPECT_EQ(pp.microbatches, 2);
   // All 256 experts are touched by 512 tokens too (255.99998): the ratio is 2 x 39 x 2 / 75 of
   // expert bytes on the stage with 39 MoE layers.
-  const double ratio = total_weight_bytes(pp, "moe.gate_up") / total_weight_bytes(tp, "moe.gate_up");
+  const double ratio =
+      total_weight_bytes(pp, "moe.gate_up") / total_weight_bytes(tp, "moe.gate_up");
   EXPECT_NEAR(ratio, 2.0 * 2 * 39 / 75, 0.01);
 }
 
 TEST(Step, FewSequencesLeaveStagesWaiting) {
-  const Deployment deployment = deployment_of("glm-5-nvfp4", "rtx-pro-6000-server", {.tp = 4, .pp = 2});
+  const Deployment deployment =
+      deployment_of("glm-5-nvfp4", "rtx-pro-6000-server", {.tp = 4, .pp = 2});
   const Step step = decode(deployment, 1);
   EXPECT_EQ(step.microbatches, 1);
   EXPECT_NEAR(step.pipeline_bubble_us, step.step_us / 2, 1e-6 * step.step_us);  // one of two turns
@@ -134,15 +137,18 @@ TEST(Step, FewSequencesLeaveStagesWaiting) {
 
 TEST(Step, DpAttentionDividesKvAndUsesCollectivesOfItsOwn) {
   const Step tp = decode(deployment_of("deepseek-r1", "h200", {.tp = 8}), 256);
-  const Step dp = decode(deployment_of("deepseek-r1", "h200", {.tp = 8, .dp_attention = true}), 256);
+  const Step dp =
+      decode(deployment_of("deepseek-r1", "h200", {.tp = 8, .dp_attention = true}), 256);
   EXPECT_NEAR(dp.kv_bytes, tp.kv_bytes / 8, 1);  // 32 of 256 sequences on each rank
   EXPECT_EQ(find_op(dp, "moe.all_gather").count, 58);
   EXPECT_EQ(find_op(dp, "moe.reduce_scatter").count, 58);
-  const Step ep = decode(deployment_of("deepseek-r1", "h200", {.tp = 8, .ep = 8, .dp_attention = true}), 256);
+  const Step ep =
+      decode(deployment_of("deepseek-r1", "h200", {.tp = 8, .ep = 8, .dp_attention = true}), 256);
   EXPECT_EQ(find_op(ep, "moe.dispatch").count, 58);
   // vLLM's words for the same: eight attention groups of one GPU.
   const Step vllm = decode(deployment_of("deepseek-r1", "h200", {.tp = 1, .dp = 8, .ep = 8}), 256);
-  EXPECT_DOUBLE_EQ(find_op(vllm, "moe.gate_up").bytes.weight_bytes, find_op(ep, "moe.gate_up").bytes.weight_bytes);
+  EXPECT_DOUBLE_EQ(find_op(vllm, "moe.gate_up").bytes.weight_bytes,
+                   find_op(ep, "moe.gate_up").bytes.weight_bytes);
   EXPECT_DOUBLE_EQ(vllm.kv_bytes, ep.kv_bytes);
 }
 
@@ -176,8 +182,12 @@ TEST(Step, SlidingWindowsReadTheirWindow) {
 
 TEST(Step, WideningOnAChipWithoutFp4) {
   // An H200 multiplies NVFP4 weights in bf16; an RTX PRO 6000 in FP4.
-  EXPECT_EQ(find_op(decode(deployment_of("glm-5-nvfp4", "h200", {.tp = 8}), 64), "moe.gate_up").precision, Precision::kBf16);
-  EXPECT_EQ(find_op(decode(deployment_of("glm-5-nvfp4", "rtx-pro-6000-server", {.tp = 8}), 64), "moe.gate_up").precision,
+  EXPECT_EQ(
+      find_op(decode(deployment_of("glm-5-nvfp4", "h200", {.tp = 8}), 64), "moe.gate_up").precision,
+      Precision::kBf16);
+  EXPECT_EQ(find_op(decode(deployment_of("glm-5-nvfp4", "rtx-pro-6000-server", {.tp = 8}), 64),
+                    "moe.gate_up")
+                .precision,
             Precision::kFp4);
 }
 
@@ -236,7 +246,8 @@ TEST(Capacity, WeightsThatDoNotFit) {
 }
 
 TEST(Capacity, KvBytes) {
-  AttentionSpec mla{.kind = AttentionKind::kMla, .heads = 128, .kv_lora_rank = 512, .qk_rope_head_dim = 64};
+  AttentionSpec mla{
+      .kind = AttentionKind::kMla, .heads = 128, .kv_lora_rank = 512, .qk_rope_head_dim = 64};
   EXPECT_EQ(kv_bytes_per_token_and_layer(mla, Format::kBf16, 8), 1152);
   EXPECT_EQ(kv_bytes_per_token_and_layer(mla, Format::kFp8, 8), 656);  // FlashMLA's layout
   AttentionSpec gqa{.heads = 64, .kv_heads = 4, .head_dim = 128};

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-
 #include <string_view>
 
 #include "ledger/step.h"
@@ -10,7 +9,8 @@
 
 namespace nibble {
 
-inline Deployment deployment_of(std::string_view model, std::string_view machine, ParallelLayout layout = {}) {
+inline Deployment deployment_of(std::string_view model, std::string_view machine,
+                                ParallelLayout layout = {}) {
   const Result<ModelSpec> found_model = load_model(model);
   const Result<MachineSpec> found_machine = load_machine(machine);
   EXPECT_TRUE(found_model.ok()) << (found_model.ok() ? "" : found_model.error().message);

@@ -25,8 +25,12 @@ struct TileShape {
 Result<TileShape> parse_tile(std::string_view text);  // "128x256x128"; K may be left out (128)
 std::string to_string(const TileShape& tile);
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) {
+  return ceil_div(a, b) * b;
+}
 
 // Share of the SM-slots of whole waves that tiles of [m, n] fill: 64 tiles on 188 SMs -> 0.34.
 double wave_coverage(const TileShape& tile, double m, double n, double sms, double groups = 1);
@@ -35,11 +39,11 @@ double padding_efficiency(const TileShape& tile, double m);
 
 // What the launcher of a block-scaled FP4 kernel puts into shared memory.
 struct TileLauncher {
-  std::int64_t limit_bytes = 101376;       // per block, opt-in
-  std::int64_t output_bytes = 2;           // of one element of C/D: bf16
-  bool grouped = true;                     // keeps a tensor map of its own
-  std::int64_t extra_bytes = 0;            // fused epilogue, finalize, alignment: what a launcher adds
-  std::optional<std::int64_t> stages;      // forced; otherwise as many as fit
+  std::int64_t limit_bytes = 101376;   // per block, opt-in
+  std::int64_t output_bytes = 2;       // of one element of C/D: bf16
+  bool grouped = true;                 // keeps a tensor map of its own
+  std::int64_t extra_bytes = 0;        // fused epilogue, finalize, alignment: what a launcher adds
+  std::optional<std::int64_t> stages;  // forced; otherwise as many as fit
 };
 
 enum class TileVerdict { kFits, kTooFewStages, kTooLarge, kIndivisible };
@@ -47,14 +51,14 @@ std::string_view to_string(TileVerdict verdict);
 
 struct SharedBudget {
   TileShape tile;
-  std::int64_t a_bytes = 0;         // of one stage
+  std::int64_t a_bytes = 0;  // of one stage
   std::int64_t b_bytes = 0;
-  std::int64_t scale_a_bytes = 0;   // rows padded to 128: the scale layout's atom
+  std::int64_t scale_a_bytes = 0;  // rows padded to 128: the scale layout's atom
   std::int64_t scale_b_bytes = 0;
   std::int64_t stage_bytes = 0;
   std::int64_t stages = 0;
   std::int64_t epilogue_bytes = 0;
-  std::int64_t fixed_bytes = 0;     // barriers, scheduler, tensor maps, alignment
+  std::int64_t fixed_bytes = 0;  // barriers, scheduler, tensor maps, alignment
   std::int64_t extra_bytes = 0;
   std::int64_t total_bytes = 0;
   std::int64_t limit_bytes = 0;

@@ -15,12 +15,15 @@ struct CutlassRow {
 };
 
 constexpr CutlassRow kCutlass[] = {
-    {{128, 128, 128}, true, 4, 89088},  {{128, 128, 128}, false, 4, 88064}, {{128, 128, 256}, true, 2, 89088},
-    {{128, 128, 256}, false, 2, 88064}, {{128, 256, 128}, true, 3, 98304},  {{128, 256, 128}, false, 3, 97280},
-    {{256, 128, 128}, true, 3, 98304},  {{256, 128, 128}, false, 3, 97280}, {{256, 256, 128}, false, 2, 88064},
-    {{256, 64, 128}, true, 3, 86016},   {{128, 64, 128}, true, 6, 101376},  {{128, 64, 256}, true, 3, 101376},
-    {{128, 32, 128}, true, 7, 101376},  {{128, 32, 256}, true, 3, 89088},   {{128, 16, 128}, true, 8, 99328},
-    {{128, 16, 256}, true, 4, 99328},   {{128, 8, 128}, true, 8, 93184},    {{128, 8, 256}, true, 4, 93184},
+    {{128, 128, 128}, true, 4, 89088},  {{128, 128, 128}, false, 4, 88064},
+    {{128, 128, 256}, true, 2, 89088},  {{128, 128, 256}, false, 2, 88064},
+    {{128, 256, 128}, true, 3, 98304},  {{128, 256, 128}, false, 3, 97280},
+    {{256, 128, 128}, true, 3, 98304},  {{256, 128, 128}, false, 3, 97280},
+    {{256, 256, 128}, false, 2, 88064}, {{256, 64, 128}, true, 3, 86016},
+    {{128, 64, 128}, true, 6, 101376},  {{128, 64, 256}, true, 3, 101376},
+    {{128, 32, 128}, true, 7, 101376},  {{128, 32, 256}, true, 3, 89088},
+    {{128, 16, 128}, true, 8, 99328},   {{128, 16, 256}, true, 4, 99328},
+    {{128, 8, 128}, true, 8, 93184},    {{128, 8, 256}, true, 4, 93184},
     {{128, 128, 64}, true, 9, 98304},   {{128, 256, 64}, true, 6, 98304},
 };
 
@@ -28,7 +31,8 @@ TEST(Tile, SharedMemoryEqualsWhatCutlassCompilesTo) {
   for (const CutlassRow& row : kCutlass) {
     const SharedBudget budget = cutlass_nvfp4_budget(row.tile, {.grouped = row.grouped});
     EXPECT_EQ(budget.stages, row.stages) << to_string(row.tile);
-    EXPECT_EQ(budget.total_bytes, row.total_bytes) << to_string(row.tile) << (row.grouped ? " grouped" : " dense");
+    EXPECT_EQ(budget.total_bytes, row.total_bytes)
+        << to_string(row.tile) << (row.grouped ? " grouped" : " dense");
     EXPECT_EQ(budget.verdict, TileVerdict::kFits) << to_string(row.tile);
   }
 }
@@ -36,7 +40,8 @@ TEST(Tile, SharedMemoryEqualsWhatCutlassCompilesTo) {
 TEST(Tile, Fp32OutputLeavesRoomForTwoStages) {
   // The same source: fp32 C/D of 128x256x128 grouped gives two stages and 82,944 B.
   constexpr SharedBudget budget = cutlass_nvfp4_budget({128, 256, 128}, {.output_bytes = 4});
-  static_assert(budget.stages == 2 && budget.total_bytes == 82944, "the budget is a compile-time function");
+  static_assert(budget.stages == 2 && budget.total_bytes == 82944,
+                "the budget is a compile-time function");
 }
 
 TEST(Tile, StageOf128x128x128) {
@@ -61,7 +66,8 @@ TEST(Tile, WhatDoesNotCompile) {
 
 TEST(Tile, LauncherExtrasCanPushATileOut) {
   // 128x256x128 with three stages takes 98,304 B of 101,376: 3,072 B are left.
-  EXPECT_EQ(cutlass_nvfp4_budget({128, 256, 128}, {.extra_bytes = 3072, .stages = 3}).verdict, TileVerdict::kFits);
+  EXPECT_EQ(cutlass_nvfp4_budget({128, 256, 128}, {.extra_bytes = 3072, .stages = 3}).verdict,
+            TileVerdict::kFits);
   EXPECT_EQ(cutlass_nvfp4_budget({128, 256, 128}, {.extra_bytes = 3073, .stages = 3}).verdict,
             TileVerdict::kTooLarge);
   // Left to itself the launcher would drop to two stages and fit.
@@ -90,7 +96,8 @@ TEST(Tile, PaddingEfficiency) {
 TEST(Tile, Parse) {
   EXPECT_EQ(*parse_tile("128x256"), (TileShape{128, 256, 128}));
   EXPECT_EQ(*parse_tile("64x32x256"), (TileShape{64, 32, 256}));
-  for (const char* text : {"", "128", "128x", "x128", "128x-1", "128x256x128x2", "axb", "128x99999999"}) {
+  for (const char* text :
+       {"", "128", "128x", "x128", "128x-1", "128x256x128x2", "axb", "128x99999999"}) {
     EXPECT_FALSE(parse_tile(text).ok()) << text;
   }
 }

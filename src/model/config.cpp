@@ -293,8 +293,10 @@ void ModelParser::check_experts_alike() {
 Result<ModelSpec> ModelParser::check_patterns() {
   count_parameters(spec_);
   if (const std::string* pattern = spec_.quantization.gave_up()) {
-    return input_error("{}: quantization_config: the regular expression \"{}\" takes too long to match; "
-                       "write it without nested repetition", file_, *pattern);
+    return input_error(
+        "{}: quantization_config: the regular expression \"{}\" takes too long to match; "
+        "write it without nested repetition",
+        file_, *pattern);
   }
   return std::move(spec_);
 }

@@ -384,7 +384,8 @@ TEST(Config, PatternsMayLookAhead) {
   const Result<ModelSpec> model = parse_model(config, nullptr, "m");
   ASSERT_TRUE(model.ok()) << model.error().message;
   EXPECT_EQ(model->quantization.format_of("model.layers.0.mlp.up_proj").weights, Format::kNvfp4);
-  EXPECT_EQ(model->quantization.format_of("model.layers.0.self_attn.q_proj").weights, Format::kBf16);
+  EXPECT_EQ(model->quantization.format_of("model.layers.0.self_attn.q_proj").weights,
+            Format::kBf16);
 }
 
 TEST(Config, UnknownModelsAreReadByTheirFields) {

@@ -28,7 +28,8 @@ class ModulePatterns {
   Result<> add(std::string_view pattern);
   bool matches(std::string_view module) const;
   bool empty() const { return texts_.empty(); }
-  // A regular expression whose match was given up on so far, or nullptr: answers are then worthless.
+  // A regular expression whose match was given up on so far, or nullptr: answers are then
+  // worthless.
   const std::string* gave_up() const;
   const std::vector<std::string>& texts() const { return texts_; }  // as they were added
 

@@ -167,10 +167,12 @@ std::string cards_html(const std::vector<const Finding*>& findings) {
 std::string findings_html(const std::vector<Finding>& findings) {
   std::vector<const Finding*> headlines;
   std::vector<const Finding*> details;
-  for (const Finding& finding : findings) (finding.headline ? headlines : details).push_back(&finding);
+  for (const Finding& finding : findings)
+    (finding.headline ? headlines : details).push_back(&finding);
   std::string html = cards_html(headlines);
   if (details.empty()) return html;
-  html += fmt::format("<details class=\"more\"><summary>{} more findings behind these</summary>\n", details.size());
+  html += fmt::format("<details class=\"more\"><summary>{} more findings behind these</summary>\n",
+                      details.size());
   return html + cards_html(details) + "</details>\n";
 }
 

@@ -8,9 +8,9 @@
 
 #include "base/file.h"
 #include "report/document.h"
-#include "report/terminal.h"
 #include "report/escape.h"
 #include "report/parts.h"
+#include "report/terminal.h"
 
 namespace nibble {
 namespace {

@@ -46,7 +46,8 @@ std::string render_findings(const std::vector<Finding>& findings, const Style& s
     }
   }
   if (details > 0) {
-    const std::string note = fmt::format("{} more findings behind these are in --json and in a --report.", details);
+    const std::string note =
+        fmt::format("{} more findings behind these are in --json and in a --report.", details);
     out += style.faint(style.wrap(note, 0)) + "\n";
   }
   return out;
