@@ -31,9 +31,7 @@ build: ## the program, the libraries, tests and benchmarks, in build/
 	@cmake --preset release -DNIBBLE_TESTS=ON -DNIBBLE_BENCHMARKS=ON >/dev/null
 	@cmake --build build --parallel $(JOBS)
 
-# case_fuzz needs a third compile of half the program, which costs two minutes; `make fuzz` has it.
-test: build format-check ## build and run every test that needs no GPU; fuzz the JSON and config readers briefly
-	@tools/fuzz.sh 5 json config
+test: build format-check ## build and run every test that needs no GPU
 	@ctest --preset release
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -42,8 +40,8 @@ asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --build build-asan --parallel $(JOBS)
 	@ctest --preset asan
 
-fuzz: ## run each fuzz target for SECONDS=60
-	@tools/setup.sh test
+fuzz: ## run each fuzz target for SECONDS=60, guided by coverage, with sanitizers
+	@tools/setup.sh fuzz
 	@tools/fuzz.sh $(SECONDS)
 
 bench: build ## run the benchmarks of the program itself

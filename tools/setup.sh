@@ -3,6 +3,7 @@
 #
 #   tools/setup.sh build   what building the program takes
 #   tools/setup.sh test    and what the tests take
+#   tools/setup.sh fuzz    and what coverage-guided fuzzing takes
 set -euo pipefail
 
 build_packages=(
@@ -11,17 +12,20 @@ build_packages=(
 )
 test_packages=(
   libgtest-dev libbenchmark-dev
-  clang-14 libclang-rt-14-dev clang-format-14
+  clang-format-14
   python3 python3-pytest python3-jsonschema python3-selenium python3-pil
   chromium chromium-driver fonts-dejavu-core
   pkgconf man-db bsdextrautils zsh fish
 )
 
+fuzz_packages=(clang-14 libclang-rt-14-dev)
+
 case ${1:-} in
   build) packages=("${build_packages[@]}") ;;
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
+  fuzz) packages=("${build_packages[@]}" "${fuzz_packages[@]}") ;;
   *)
-    echo "tools/setup.sh: give build or test" >&2
+    echo "tools/setup.sh: give build, test or fuzz" >&2
     exit 2
     ;;
 esac
