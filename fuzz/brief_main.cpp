@@ -3,8 +3,6 @@
 // targets with clang, coverage guidance and sanitizers.
 //
 //   json_fuzz 3 fuzz/corpus/json
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -13,6 +11,7 @@
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "base/file.h"
@@ -28,9 +27,29 @@ constexpr std::size_t kMaxInput = 65536;
 constexpr std::size_t kLeastInputs = 50;  // fewer prove nothing
 
 // What JSON readers trip over.
-constexpr const char* kTokens[] = {"null", "true", "[]",   "{}",   "\"\"",   "0",  "-1",        "-0.0", "1e308",
-                                   "1e-308", "1e400", "9007199254740993", "18446744073709551616", "[", "]", "{",
-                                   "}",    ":",    ",",    "\"",   "\\u0000", "\xff", "0.5"};
+constexpr const char* kTokens[] = {"null",
+                                   "true",
+                                   "[]",
+                                   "{}",
+                                   "\"\"",
+                                   "0",
+                                   "-1",
+                                   "-0.0",
+                                   "1e308",
+                                   "1e-308",
+                                   "1e400",
+                                   "9007199254740993",
+                                   "18446744073709551616",
+                                   "[",
+                                   "]",
+                                   "{",
+                                   "}",
+                                   ":",
+                                   ",",
+                                   "\"",
+                                   "\\u0000",
+                                   "\xff",
+                                   "0.5"};
 
 void run(const std::string& input) {
   alarm(kSecondsPerInput);
@@ -71,7 +90,8 @@ void mutate(std::string& text, const std::vector<std::string>& corpus, Random& r
 int main_of_run(double seconds, const char* folder) {
   std::vector<std::string> corpus;
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    paths.push_back(entry.path());
   std::sort(paths.begin(), paths.end());
   for (const std::filesystem::path& path : paths) {
     const Result<std::string> text = read_file(path, kMaxInput);
