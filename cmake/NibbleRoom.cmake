@@ -36,6 +36,18 @@ function(nibble_room name)
     target_link_libraries(nibble_${name}_test PRIVATE GTest::gtest GTest::gtest_main)
     target_compile_definitions(nibble_${name}_test PRIVATE
       NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    # Tests run once a build: compiling them is what costs.
+    target_compile_options(nibble_${name}_test PRIVATE -O0)
+    if(NOT TARGET nibble_test_headers)
+      add_library(nibble_test_headers OBJECT "${PROJECT_SOURCE_DIR}/cmake/test_headers.cpp")
+      target_link_libraries(nibble_test_headers PRIVATE nibble_options GTest::gtest)
+      target_compile_definitions(nibble_test_headers PRIVATE
+        NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+      target_compile_options(nibble_test_headers PRIVATE -O0 -fPIE)
+      target_precompile_headers(nibble_test_headers PRIVATE
+        <gtest/gtest.h> <fmt/core.h> <algorithm> <string> <vector>)
+    endif()
+    target_precompile_headers(nibble_${name}_test REUSE_FROM nibble_test_headers)
     gtest_discover_tests(nibble_${name}_test
       TEST_PREFIX "${name}." PROPERTIES LABELS fast TIMEOUT 60 DISCOVERY_TIMEOUT 60)
   endif()
@@ -71,20 +83,32 @@ function(_nibble_check_includes name allowed)
   add_custom_target(nibble_${name}_includes ALL DEPENDS "${stamp}")
 endfunction()
 
+# A header that is the first include of its own .cpp file compiles alone, or that file would not: the
+# others get a check of their own.
 function(_nibble_check_headers name exceptions)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src"
        "${CMAKE_CURRENT_SOURCE_DIR}/*.h")
   list(REMOVE_ITEM headers ${exceptions})
   set(stamps "")
   foreach(header IN LISTS headers)
+    set(path "${PROJECT_SOURCE_DIR}/src/${header}")
+    string(REGEX REPLACE "[.]h$" ".cpp" source "${path}")
+    if(EXISTS "${source}")
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+      file(STRINGS "${source}" includes REGEX "^#include")
+      list(GET includes 0 first)
+      if(first STREQUAL "#include \"${header}\"")
+        continue()
+      endif()
+    endif()
     string(REPLACE "/" "_" flat "${header}")
     set(stamp "${CMAKE_CURRENT_BINARY_DIR}/${flat}.alone.stamp")
     add_custom_command(OUTPUT "${stamp}"
-      COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -Wall -Wextra -Wno-missing-field-initializers -Werror
-              "-I${PROJECT_SOURCE_DIR}/src" -include "${PROJECT_SOURCE_DIR}/src/${header}"
+      COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -Wall -Wextra
+              -Wno-missing-field-initializers -Werror "-I${PROJECT_SOURCE_DIR}/src" -include "${path}"
               -x c++ /dev/null
       COMMAND ${CMAKE_COMMAND} -E touch "${stamp}"
-      DEPENDS "${PROJECT_SOURCE_DIR}/src/${header}" IMPLICIT_DEPENDS CXX "${PROJECT_SOURCE_DIR}/src/${header}"
+      DEPENDS "${path}" IMPLICIT_DEPENDS CXX "${path}"
       COMMENT "Checking that ${header} compiles alone" VERBATIM)
     list(APPEND stamps "${stamp}")
   endforeach()
