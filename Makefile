@@ -31,7 +31,7 @@ build: ## the program, the libraries, tests and benchmarks, in build/
 	@cmake --preset release -DNIBBLE_TESTS=ON -DNIBBLE_BENCHMARKS=ON >/dev/null
 	@cmake --build build --parallel $(JOBS)
 
-test: build format-check ## build and run every test that needs no GPU
+test: format-check build ## build and run every test that needs no GPU
 	@ctest --preset release
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -51,6 +51,7 @@ format: ## format all C++ files
 	@tools/format.sh write
 
 format-check: ## say which C++ files are not formatted
+	@tools/setup.sh test
 	@tools/format.sh check
 
 install: ## install program, libraries, headers, completions and manual page under PREFIX=/usr/local

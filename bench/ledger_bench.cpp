@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 #include <string>
 
+#include "base/stats.h"
 #include "ledger/step.h"
 #include "model/config.h"
 
@@ -60,6 +61,17 @@ int main(int argc, char** argv) {
       sweep(state, name, Routing::zipf(1));
     })->Unit(benchmark::kMillisecond);
   }
+  // Recorded counts of every layer are the most expensive routing: 75 lists of 256 experts.
+  Routing recorded{.kind = Routing::Kind::kRecorded, .source = "recorded"};
+  Random random(7);
+  for (int layer = 0; layer < 75; ++layer) {
+    std::vector<double> counts(256);
+    for (double& count : counts) count = 100 + static_cast<double>(random.below(400));
+    recorded.counts.push_back(std::move(counts));
+  }
+  benchmark::RegisterBenchmark("sweep64/recorded/glm-5-nvfp4", [recorded](benchmark::State& state) {
+    sweep(state, "glm-5-nvfp4", recorded);
+  })->Unit(benchmark::kMillisecond);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -42,6 +42,7 @@ while read -r address suite component; do
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $address $suite $component"
 done <<<"$sources" >"$root/etc/apt/sources.list"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+echo '127.0.0.1 localhost' >"$root/etc/hosts"  # an installer writes it, debootstrap does not
 apt-config dump Acquire::http Acquire::https 2>/dev/null | grep -i proxy \
   >"$root/etc/apt/apt.conf.d/90proxy" || true
 

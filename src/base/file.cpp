@@ -8,6 +8,7 @@
 #include <optional>
 #include <sys/stat.h>
 #include <system_error>
+#include <vector>
 #include <unistd.h>
 #include <utility>
 
@@ -135,27 +136,76 @@ Result<std::string> read_file(const fs::path& path, std::size_t max_bytes) {
   return text;
 }
 
-Result<> write_file(const fs::path& path, std::string_view text) {
-  struct stat status = {};
-  const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && S_ISDIR(status.st_mode)) return cannot_write(path, EISDIR);
-  if (exists && !S_ISREG(status.st_mode)) return write_to_device(path, text);
+namespace {
 
-  // Through a symbolic link the file is replaced, not the link.
-  std::error_code fault;
-  const fs::path resolved = exists ? fs::canonical(path, fault) : path;
-  const fs::path& target = fault ? path : resolved;
-  fs::path temporary;
-  Descriptor file(open_temporary(target, temporary));
-  if (file.get() < 0) return cannot_write(path, errno);
-  const auto mode = exists ? std::optional<mode_t>(status.st_mode & 07777U) : std::nullopt;
-  int code = fill(file, text, mode);
-  if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) code = errno;
-  if (code != 0) {
-    ::unlink(temporary.c_str());
-    return cannot_write(path, code);
+// A text that lies complete beside its target, to be renamed over it or dropped.
+class StagedFile {
+ public:
+  // A device needs no staging: it is written at once.
+  static Result<StagedFile> stage(const fs::path& path, std::string_view text) {
+    struct stat status = {};
+    const bool exists = ::stat(path.c_str(), &status) == 0;
+    if (exists && S_ISDIR(status.st_mode)) return cannot_write(path, EISDIR);
+    StagedFile staged;
+    staged.path_ = path;
+    if (exists && !S_ISREG(status.st_mode)) {
+      NIBBLE_RETURN_IF_ERROR(write_to_device(path, text));
+      return staged;
+    }
+    // Through a symbolic link the file is replaced, not the link.
+    std::error_code fault;
+    const fs::path resolved = exists ? fs::canonical(path, fault) : path;
+    staged.target_ = fault ? path : resolved;
+    Descriptor file(open_temporary(staged.target_, staged.temporary_));
+    if (file.get() < 0) {
+      const int code = errno;
+      staged.temporary_.clear();
+      return cannot_write(path, code);
+    }
+    const auto mode = exists ? std::optional<mode_t>(status.st_mode & 07777U) : std::nullopt;
+    if (const int code = fill(file, text, mode); code != 0) return cannot_write(path, code);
+    return staged;
   }
-  sync_folder(target.parent_path());
+
+  StagedFile(StagedFile&& other) noexcept
+      : path_(std::move(other.path_)),
+        target_(std::move(other.target_)),
+        temporary_(std::exchange(other.temporary_, fs::path())) {}
+  StagedFile& operator=(StagedFile&&) = delete;
+  ~StagedFile() {
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+
+  Result<> commit() {
+    if (temporary_.empty()) return {};
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) return cannot_write(path_, errno);
+    temporary_.clear();
+    sync_folder(target_.parent_path());
+    return {};
+  }
+
+ private:
+  StagedFile() = default;
+
+  fs::path path_;
+  fs::path target_;
+  fs::path temporary_;  // empty: nothing to rename
+};
+
+}  // namespace
+
+Result<> write_file(const fs::path& path, std::string_view text) {
+  NIBBLE_ASSIGN_OR_RETURN(StagedFile staged, StagedFile::stage(path, text));
+  return staged.commit();
+}
+
+Result<> write_files(std::span<const std::pair<fs::path, std::string>> files) {
+  std::vector<StagedFile> staged;
+  for (const auto& [path, text] : files) {
+    NIBBLE_ASSIGN_OR_RETURN(StagedFile file, StagedFile::stage(path, text));
+    staged.push_back(std::move(file));
+  }
+  for (StagedFile& file : staged) NIBBLE_RETURN_IF_ERROR(file.commit());
   return {};
 }
 

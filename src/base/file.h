@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.h"
 
@@ -19,6 +21,10 @@ Result<std::string> read_file(const std::filesystem::path& path, std::size_t max
 
 // Writes beside the target, syncs, then renames: the target holds the old text or the new one.
 Result<> write_file(const std::filesystem::path& path, std::string_view text);
+
+// Several files that belong together: all are written aside before the first is renamed, so that a
+// full disk leaves the old set whole.
+Result<> write_files(std::span<const std::pair<std::filesystem::path, std::string>> files);
 
 // The XDG cache folder of nibble ($XDG_CACHE_HOME/nibble or ~/.cache/nibble); not created here.
 std::filesystem::path cache_directory();

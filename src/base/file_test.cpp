@@ -169,5 +169,20 @@ TEST(CacheDirectory, FollowsXdg) {
   EXPECT_TRUE(cache_directory().is_absolute());
 }
 
+TEST(WriteFiles, WritesAllOrLeavesAllAsTheyWere) {
+  const TemporaryFolder folder;
+  const fs::path first = folder.path() / "first";
+  std::ofstream(first) << "old";
+  const std::pair<fs::path, std::string> good[] = {{first, "new"}, {folder.path() / "second", "2"}};
+  ASSERT_TRUE(write_files(good).ok());
+  EXPECT_EQ(contents(first), "new");
+  EXPECT_EQ(contents(folder.path() / "second"), "2");
+  // The second cannot be written: the first keeps its text, and nothing is left beside it.
+  const std::pair<fs::path, std::string> bad[] = {{first, "newer"}, {folder.path() / "no" / "third", "3"}};
+  EXPECT_FALSE(write_files(bad).ok());
+  EXPECT_EQ(contents(first), "new");
+  EXPECT_EQ(entries(folder.path()), 2u);
+}
+
 }  // namespace
 }  // namespace nibble

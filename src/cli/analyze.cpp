@@ -15,15 +15,12 @@ constexpr std::int64_t kDefaultConcurrency[] = {1, 8, 32, 64, 128, 256};
 constexpr std::int64_t kMostConcurrency = 10'000'000;
 
 Result<std::vector<double>> concurrency_list(const Arguments& arguments) {
-  NIBBLE_ASSIGN_OR_RETURN(const auto given, arguments.integers("--concurrency", 1));
+  NIBBLE_ASSIGN_OR_RETURN(const auto given, arguments.integers("--concurrency", 1, kMostConcurrency));
   std::vector<double> list;
   if (given) {
     list.assign(given->begin(), given->end());
   } else {
     list.assign(std::begin(kDefaultConcurrency), std::end(kDefaultConcurrency));
-  }
-  if (list.back() > static_cast<double>(kMostConcurrency)) {
-    return usage_error("--concurrency {} is more than {}", list.back(), kMostConcurrency);
   }
   return list;
 }
@@ -52,6 +49,7 @@ Result<std::vector<ComparedLayout>> compare_layouts(const Arguments& arguments,
       // One layout that cannot be is an answer in a comparison; the others are still worth showing.
       other.refused = ledger.error().message;
     } else {
+      other.capacity = ledger->capacity();
       for (const Step& level : analysis.levels) {
         NIBBLE_ASSIGN_OR_RETURN(Step step, ledger->decode(level.concurrency));
         other.levels.push_back(std::move(step));

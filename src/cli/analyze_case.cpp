@@ -1,4 +1,6 @@
 // The sections that a case adds: measured kernels, levels, findings, proposals.
+#include <algorithm>
+
 #include "base/units.h"
 #include "cli/analyze_parts.h"
 
@@ -22,7 +24,8 @@ Section kernels_section(const Analysis& whole) {
                {"measured", Align::kRight},
                {"TFLOPS", Align::kRight, 1},
                {"memory floor", Align::kRight},
-               {"compute floor", Align::kRight},
+               {"with bf16 input", Align::kRight, 6},
+               {"compute floor", Align::kRight, 7},
                {"FLOP/B", Align::kRight, 2},
                {"ridge", Align::kRight, 3},
                {"above floor", Align::kRight},
@@ -32,12 +35,13 @@ Section kernels_section(const Analysis& whole) {
     if (kernel.bytes <= 0) {
       table.row({kernel.label, kernel.measured.library, "-",
                  kernel.measured.tflops ? format_number(*kernel.measured.tflops) : "-", "-", "-",
-                 "-", format_number(kernel.ridge), "-", "shape not stated", "-"});
+                 "-", "-", format_number(kernel.ridge), "-", "shape not stated", "-"});
       continue;
     }
     const double floor_us = std::max(kernel.memory_us, kernel.compute_us);
     table.row({kernel.label, kernel.measured.library, format_time_us(kernel.time_us),
                format_number(kernel.flop / kernel.time_us * 1e-6), format_time_us(kernel.memory_us),
+               format_time_us(kernel.memory_bf16_activations_us),
                format_time_us(kernel.compute_us), format_number(kernel.intensity),
                format_number(kernel.ridge), format_number(kernel.time_us / floor_us, 3) + " x",
                Cell(kernel.regime, kernel_emphasis(kernel)),
@@ -47,19 +51,21 @@ Section kernels_section(const Analysis& whole) {
   return section;
 }
 
-// The terms of all levels in the order of the headline level's; what it lacks comes last.
+// The terms of all levels in the order of the headline level's; what is unexplained comes last.
 std::vector<const WaterfallTerm*> known_terms(const CaseAnalysis& analysis) {
   std::vector<const WaterfallTerm*> terms;
-  for (const WaterfallTerm& term : analysis.levels[analysis.headline].waterfall) {
-    terms.push_back(&term);
-  }
-  for (const LevelAnalysis& level : analysis.levels) {
+  auto add = [&terms](const LevelAnalysis& level) {
     for (const WaterfallTerm& term : level.waterfall) {
-      bool known = false;
-      for (const WaterfallTerm* other : terms) known = known || other->id == term.id;
+      const bool known = std::any_of(terms.begin(), terms.end(), [&](const WaterfallTerm* other) {
+        return other->id == term.id;
+      });
       if (!known) terms.push_back(&term);
     }
-  }
+  };
+  add(analysis.levels[analysis.headline]);
+  for (const LevelAnalysis& level : analysis.levels) add(level);
+  std::stable_partition(terms.begin(), terms.end(),
+                        [](const WaterfallTerm* term) { return term->id != "unexplained"; });
   return terms;
 }
 

@@ -12,6 +12,8 @@ std::string sourced(const Sourced& number) {
   switch (number.provenance) {
     case Provenance::kDatasheet:
       return "data sheet";
+    case Provenance::kReported:
+      return "reported";
     case Provenance::kMeasured:
       return "measured";
     case Provenance::kDerived:
@@ -114,8 +116,8 @@ Table sweep_table(const Analysis& analysis) {
   Table table({{"concurrency", Align::kRight},
                {"experts", Align::kRight, 5},
                {"rows/expert", Align::kRight, 6},
-               {"weights/GPU", Align::kRight, 3},
-               {"KV/GPU", Align::kRight, 4},
+               {"weights read", Align::kRight, 3},
+               {"KV read", Align::kRight, 4},
                {"memory", Align::kRight},
                {"link", Align::kRight},
                {"launches", Align::kRight, 2},
@@ -140,17 +142,26 @@ Table sweep_table(const Analysis& analysis) {
   return table;
 }
 
+// The floor and what it adds up from.
+std::string step_sentence(const Step& step) {
+  std::string text = fmt::format(
+      "Floor {} = memory-bound operations {} + compute-bound {} + collectives {} + launches {}",
+      format_time_us(step.step_us), format_time_us(step.bound_memory_us),
+      format_time_us(step.bound_compute_us), format_time_us(step.bound_link_us),
+      format_time_us(step.bound_launch_us));
+  if (step.pipeline_bubble_us > 0) {
+    text += fmt::format(" + stages that wait {}", format_time_us(step.pipeline_bubble_us));
+  }
+  return text + fmt::format(": {} tok/s. Weights and KV over the bandwidth alone: {}.",
+                            format_number(step.tokens_per_s),
+                            format_time_us(step.weights_and_kv_us));
+}
+
 Section operations_section(const Analysis& analysis) {
   const Step& step = analysis.levels[analysis.shown];
   Section section{.heading = fmt::format("One decode step at {} sequences, on the busiest GPU",
                                          format_number(step.concurrency))};
-  section.paragraphs.push_back(fmt::format(
-      "Floor {}: memory {}, compute {} (overlapped), link {}, launches {}; {} tok/s. Weights and "
-      "KV over the bandwidth "
-      "alone: {}.",
-      format_time_us(step.step_us), format_time_us(step.memory_us), format_time_us(step.compute_us),
-      format_time_us(step.link_us), format_time_us(step.launch_us),
-      format_number(step.tokens_per_s), format_time_us(step.weights_and_kv_us)));
+  section.paragraphs.push_back(step_sentence(step));
   Chart bars{.id = "operations",
              .kind = Chart::Kind::kBars,
              .title = "Where the floor of the step goes",
@@ -193,28 +204,38 @@ Section compare_section(const Analysis& analysis) {
                {"step", Align::kRight},
                {"tok/s", Align::kRight},
                {"tok/s/GPU", Align::kRight, 3},
-               {"weights/GPU", Align::kRight, 2},
-               {"KV/GPU", Align::kRight, 2},
+               {"weights read", Align::kRight, 2},
+               {"KV read", Align::kRight, 2},
                {"link", Align::kRight, 1},
-               {"bound by"}});
-  auto rows = [&](const ParallelLayout& layout, const std::vector<Step>& levels) {
+               {"bound by"},
+               {"fits"}});
+  section.paragraphs.push_back(
+      "Bytes are read per GPU and step; \"fits\": weights and KV cache within the memory of a GPU.");
+  auto rows = [&](const ParallelLayout& layout, const std::vector<Step>& levels,
+                  const Capacity& capacity) {
+    const double fit = capacity.sequences(analysis.deployment.context);
     for (const Step& step : levels) {
+      const bool fits = fit >= step.concurrency;
       table.row({layout.describe(), format_number(static_cast<double>(layout.gpus())),
                  format_number(step.concurrency), format_time_us(step.step_us),
                  format_number(step.tokens_per_s),
                  format_number(step.tokens_per_s / static_cast<double>(layout.gpus())),
                  format_bytes(step.weight_bytes), format_bytes(step.kv_bytes),
-                 format_time_us(step.link_us), std::string(to_string(step.regime))});
+                 format_time_us(step.link_us), std::string(to_string(step.regime)),
+                 Cell(fits ? "yes" : "no", fits ? Emphasis::kNone : Emphasis::kBad)});
+    }
+    if (!capacity.limit.empty()) {
+      section.bullets.push_back(fmt::format("{}: {}", layout.describe(), capacity.limit));
     }
   };
-  rows(analysis.deployment.layout, analysis.levels);
+  rows(analysis.deployment.layout, analysis.levels, analysis.capacity);
   for (const ComparedLayout& other : analysis.compared) {
     if (!other.refused.empty()) {
       section.bullets.push_back(fmt::format("{}: {}", other.layout.describe(), other.refused));
       continue;
     }
     table.rule();
-    rows(other.layout, other.levels);
+    rows(other.layout, other.levels, other.capacity);
   }
   section.tables.emplace_back("", std::move(table));
   return section;

@@ -55,6 +55,7 @@ Json compared_json(const std::vector<ComparedLayout>& compared) {
     Json json = Json::object();
     json.set("layout", to_json(other.layout));
     json.set("refused", other.refused.empty() ? Json() : Json(other.refused));
+    json.set("capacity", other.refused.empty() ? to_json(other.capacity) : Json());
     json.set("levels", steps_json(other.levels));
     list.push(std::move(json));
   }

@@ -16,6 +16,7 @@ namespace nibble::cli {
 struct ComparedLayout {
   ParallelLayout layout;
   std::vector<Step> levels;
+  Capacity capacity;
   std::string refused;  // why this layout is not possible; levels are then empty
 };
 

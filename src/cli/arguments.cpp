@@ -106,18 +106,19 @@ Result<std::optional<double>> Arguments::number(std::string_view option, double 
 }
 
 Result<std::optional<std::vector<std::int64_t>>> Arguments::integers(std::string_view option,
-                                                                     std::int64_t min) const {
+                                                                     std::int64_t min,
+                                                                     std::int64_t max) const {
   using List = std::optional<std::vector<std::int64_t>>;
   const std::optional<std::string> given_text = text(option);
   if (!given_text) return List();
   std::vector<std::int64_t> values;
   for (const std::string& element : split(*given_text, ',')) {
     const std::optional<std::vector<std::int64_t>> more = parse_element(element, min);
-    if (!more) {
+    if (!more || *std::max_element(more->begin(), more->end()) > max) {
       return usage_error(
           "{} has \"{}\" in its list; give whole numbers from {} to {} as 1,2,4, or a range of "
           "powers of two as 1..64",
-          option, element, min, kLargestInteger);
+          option, element, min, max);
     }
     values.insert(values.end(), more->begin(), more->end());
     if (values.size() > kMostListEntries) {

@@ -1,5 +1,6 @@
 #include "cli/deployment_flags.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -166,7 +167,23 @@ Result<Assignment> parse_assignment(std::string_view option, std::string_view te
   return assignment;
 }
 
+// The same number given twice has no meaning that all would agree on.
+Result<> refuse_repeats(std::string_view option, const std::vector<std::string>& texts) {
+  std::vector<std::string> keys;
+  for (const std::string& text : texts) {
+    std::string key = text.substr(0, text.find('='));
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) {
+      return usage_error("{} gives {} twice", option, key);
+    }
+    keys.push_back(std::move(key));
+  }
+  return {};
+}
+
 Result<> apply_peaks(const Arguments& arguments, MachineSpec& machine) {
+  for (const char* option : {"--peak", "--set"}) {
+    NIBBLE_RETURN_IF_ERROR(refuse_repeats(option, arguments.all(option)));
+  }
   NIBBLE_ASSIGN_OR_RETURN(const std::optional<PeakIs> is, peak_is_from(arguments));
   for (const std::string& text : arguments.all("--peak")) {
     NIBBLE_ASSIGN_OR_RETURN(const Assignment peak, parse_assignment("--peak", text));
@@ -296,6 +313,9 @@ Result<Deployment> deployment_from(const Arguments& arguments) {
   Deployment deployment;
   NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(*arguments.text("--model")));
   NIBBLE_ASSIGN_OR_RETURN(deployment.machine, load_machine(*arguments.text("--machine")));
+  if (arguments.has("--peak-is") && !arguments.has("--peak")) {
+    return usage_error("--peak-is says how a quoted peak is meant; quote one with --peak, or give a --case");
+  }
   ParallelLayout& layout = deployment.layout;
   struct Flag {
     const char* name;
@@ -314,7 +334,9 @@ Result<Deployment> deployment_from(const Arguments& arguments) {
 
 Result<ParallelLayout> parse_layout(std::string_view text) {
   ParallelLayout layout;
-  for (const std::string& part : split(text, ',')) {
+  const std::vector<std::string> parts = split(text, ',');
+  NIBBLE_RETURN_IF_ERROR(refuse_repeats("--compare", parts));
+  for (const std::string& part : parts) {
     if (part == "dp-attention") {
       layout.dp_attention = true;
       continue;

@@ -4,22 +4,17 @@
 #include <set>
 #include <utility>
 
+#include "diagnose/case_ranges.h"
 #include "ledger/tile.h"
 
 namespace nibble {
 namespace {
 
+using namespace case_range;
+
 constexpr std::string_view kSchema = "nibble.case/1";
 
 constexpr std::size_t kMostItems = 100;  // of a list: each costs an analysis of its own
-
-// Far above anything real; below what would overflow a product or take minutes to simulate.
-constexpr NumberRange kPositive{.max = 1e15, .above = 0.0};
-constexpr NumberRange kConcurrency{.max = 1e6, .above = 0.0};
-constexpr NumberRange kDimension{.max = 1e7, .above = 0.0};
-constexpr NumberRange kTokens{.max = 1e7, .above = 0.0};
-constexpr NumberRange kCount{.min = 1, .max = 65536};
-constexpr NumberRange kPercent{.min = 0, .max = 100};
 
 // Where a member stands: the file, and the path inside it.
 struct Place {
@@ -64,7 +59,7 @@ Result<> parse_model_part(const Json& json, const Place& place, Case& out) {
 
 void read_quoted_peak(ObjectReader& reader, Case& out) {
   out.fp4_tflops_quoted =
-      reader.numbers("fp4_tflops_quoted", kPositive).value_or(std::vector<double>{});
+      reader.numbers("fp4_tflops_quoted", kTflops).value_or(std::vector<double>{});
   if (out.fp4_tflops_quoted.size() > 2 ||
       !std::is_sorted(out.fp4_tflops_quoted.begin(), out.fp4_tflops_quoted.end())) {
     reader.fault_at("fp4_tflops_quoted", "must be one number or a range [low, high]");
@@ -75,7 +70,15 @@ void read_quoted_peak(ObjectReader& reader, Case& out) {
     reader.fault_at("fp4_tflops_quoted_is",
                     fmt::format("is \"{}\"; it must begin with \"sparse\" or \"dense\"", is));
   }
-  out.fp4_tflops_dense_assumed = reader.number("fp4_tflops_dense_assumed", kPositive);
+  out.fp4_tflops_dense_assumed = reader.number("fp4_tflops_dense_assumed", kTflops);
+  // Dense is at most what is quoted, whether that is sparse or dense.
+  if (out.fp4_tflops_dense_assumed && !out.fp4_tflops_quoted.empty() &&
+      *out.fp4_tflops_dense_assumed > out.fp4_tflops_quoted.back()) {
+    reader.fault_at("fp4_tflops_dense_assumed",
+                    fmt::format("is {}, more than \"fp4_tflops_quoted\" at {}; a dense rate cannot "
+                                "exceed the quoted one",
+                                *out.fp4_tflops_dense_assumed, out.fp4_tflops_quoted.back()));
+  }
 }
 
 Result<> parse_machine_part(const Json& json, const Place& place, Case& out) {
@@ -83,16 +86,16 @@ Result<> parse_machine_part(const Json& json, const Place& place, Case& out) {
   out.gpu = reader.require_string("gpu");
   out.gpus = reader.integer("gpus", kCount).value_or(1);
   out.link = reader.string("link").value_or("");
-  out.link_gb_s = reader.number("link_gb_s", kPositive);
-  out.link_latency_us = reader.number("link_latency_us", {.min = 0, .max = 1e9});
-  out.sms = reader.number("sms", {.max = 1e5, .above = 0.0});
+  out.link_gb_s = reader.number("link_gb_s", kBandwidth);
+  out.link_latency_us = reader.number("link_latency_us", kHop);
+  out.sms = reader.number("sms", kSms);
   read_quoted_peak(reader, out);
-  out.bandwidth_gb_s = reader.number("bandwidth_gb_s", kPositive);
-  out.memory_gb = reader.number("memory_gb", kPositive);
+  out.bandwidth_gb_s = reader.number("bandwidth_gb_s", kBandwidth);
+  out.memory_gb = reader.number("memory_gb", kMemory);
   out.shared_memory_per_block_kb_reported =
-      reader.numbers("shared_memory_per_block_kb_reported", {.max = 1e6, .above = 0.0})
+      reader.numbers("shared_memory_per_block_kb_reported", kSharedMemory)
           .value_or(std::vector<double>{});
-  out.power_limit_w = reader.number("power_limit_w", kPositive);
+  out.power_limit_w = reader.number("power_limit_w", kWatts);
   return reader.finish();
 }
 
@@ -151,8 +154,8 @@ Result<> parse_kernel(const Json& json, const Place& place, Case& out) {
                                 : "k",
                     "is missing; give m, n and k together");
   }
-  kernel.tflops = reader.number("tflops", kPositive);
-  kernel.time_us = reader.number("time_us", kPositive);
+  kernel.tflops = reader.number("tflops", kTflops);
+  kernel.time_us = reader.number("time_us", kTime);
   if (kernel.tflops.has_value() == kernel.time_us.has_value()) {
     reader.fault_at("tflops", "or \"time_us\" must be given, and not both");
   } else if (kernel.time_us && stated != 3) {
@@ -168,13 +171,13 @@ Result<> parse_kernel(const Json& json, const Place& place, Case& out) {
 Result<LatencySummary> parse_latency(const Json& json, const Place& place) {
   ObjectReader reader(json, place.text());
   LatencySummary latency;
-  latency.mean = reader.number("mean", kPositive);
+  latency.mean = reader.number("mean", kTime);
   const std::pair<const char*, std::optional<double>*> ordered[] = {
       {"p50", &latency.p50}, {"p95", &latency.p95}, {"p99", &latency.p99}, {"max", &latency.max}};
   const char* below = nullptr;
   double least = 0;
   for (const auto& [key, value] : ordered) {
-    *value = reader.number(key, kPositive);
+    *value = reader.number(key, kTime);
     if (!*value) continue;
     if (below != nullptr && **value < least) {
       reader.fault_at(key, fmt::format("is {}, less than \"{}\" at {}", **value, below, least));
@@ -201,17 +204,17 @@ Result<GpuSamples> parse_gpus(const Json& json, const Place& place, std::int64_t
     }
     into = *std::move(values);
   };
-  read("power_w", kPositive, samples.power_w);
+  read("power_w", kWatts, samples.power_w);
   read("utilization_pct", kPercent, samples.utilization_pct);
-  read("sm_mhz", kPositive, samples.sm_mhz);
+  read("sm_mhz", kMegahertz, samples.sm_mhz);
   NIBBLE_RETURN_IF_ERROR(reader.finish());
   return samples;
 }
 
 // Rates that more than one object states: output is a part of the total.
 void read_rates(ObjectReader& reader, std::optional<double>& output, std::optional<double>& total) {
-  output = reader.number("output_tok_s", kPositive);
-  total = reader.number("total_tok_s", kPositive);
+  output = reader.number("output_tok_s", kRate);
+  total = reader.number("total_tok_s", kRate);
   if (output && total && *output > *total) {
     reader.fault_at("output_tok_s",
                     fmt::format("is {}, more than \"total_tok_s\" at {}", *output, *total));
@@ -224,7 +227,7 @@ Result<MeasuredLevel> parse_level(const Json& json, const Place& place, std::int
   level.path = place.path;
   level.concurrency = reader.require_number("concurrency", kConcurrency);
   read_rates(reader, level.output_tok_s, level.total_tok_s);
-  level.queue_length = reader.number("queue_length", {.min = 0, .max = 1e9});
+  level.queue_length = reader.number("queue_length", kQueue);
   if (const Json* itl = reader.object("itl_ms")) {
     NIBBLE_ASSIGN_OR_RETURN(level.itl_ms, parse_latency(*itl, place.member("itl_ms")));
   }
@@ -265,7 +268,7 @@ void read_request_rate(ObjectReader& reader, Case& out) {
   const Json* rate = reader.any("request_rate");
   if (rate == nullptr) return;
   if (rate->is_number()) {
-    out.request_rate = fmt::format("{}", reader.number("request_rate", kPositive).value_or(0));
+    out.request_rate = fmt::format("{}", reader.number("request_rate", kRate).value_or(0));
   } else if (rate->is_string() && rate->as_string() == "inf") {
     out.request_rate = "inf";
   } else {
@@ -307,7 +310,7 @@ Result<> parse_claim(const Json& json, const Place& place, Case& out) {
   Claim claim;
   claim.path = place.path;
   claim.what = reader.require_string("what");
-  claim.value = reader.require_number("value", {.min = -1e30, .max = 1e30});
+  claim.value = reader.require_number("value", kClaim);
   claim.unit = reader.string("unit").value_or("");
   claim.source = reader.require_string("source");
   NIBBLE_RETURN_IF_ERROR(reader.finish());

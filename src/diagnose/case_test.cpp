@@ -166,6 +166,47 @@ TEST(CaseTest, RefusesZeroAndNegativeQuantities) {
   expect_refused("load.levels[0].queue_length", -1, {"queue_length"});
 }
 
+// No machine and no load is like this, and their quotients would not be finite.
+TEST(CaseTest, RefusesNumbersThatNoMachineHas) {
+  const std::pair<const char*, double> impossible[] = {{"machine.fp4_tflops_dense_assumed", 1e-308},
+                                                       {"machine.bandwidth_gb_s", 1e-300},
+                                                       {"machine.bandwidth_gb_s", 1e7},
+                                                       {"machine.memory_gb", 1e9},
+                                                       {"machine.link_gb_s", 1e-9},
+                                                       {"machine.link_latency_us", 1e8},
+                                                       {"machine.sms", 0.5},
+                                                       {"machine.sms", 2e5},
+                                                       {"machine.power_limit_w", 0.1},
+                                                       {"machine.power_limit_w", 1e6},
+                                                       {"kernels[1].tflops", 1e-9},
+                                                       {"kernels[1].tflops", 1e9},
+                                                       {"kernels[1].m", 0.5},
+                                                       {"load.input_len", 0.25},
+                                                       {"load.levels[0].concurrency", 1e8},
+                                                       {"load.levels[0].output_tok_s", 1e12},
+                                                       {"load.levels[2].itl_ms.max", 1e12},
+                                                       {"load.request_rate", 1e12},
+                                                       {"layouts_compared[0].total_tok_s", 1e-20}};
+  for (const auto& [path, value] : impossible) {
+    const std::string_view text = path;
+    expect_refused(path, value, {text.substr(text.rfind('.') + 1)});
+  }
+  expect_refused("machine.fp4_tflops_quoted", numbers({1e-308, 4000}), {"fp4_tflops_quoted"});
+  expect_refused("machine.fp4_tflops_quoted", numbers({3700, 1e300}), {"fp4_tflops_quoted"});
+  expect_refused("load.levels[2].gpus.power_w[1]", 1e6, {"power_w"});
+  expect_refused("load.levels[2].gpus.sm_mhz[1]", 1e9, {"sm_mhz"});
+  // The ends of a range are in it.
+  EXPECT_EQ(refusal("machine.sms", 1), "accepted");
+  EXPECT_EQ(refusal("machine.power_limit_w", 1e5), "accepted");
+  EXPECT_EQ(refusal("load.levels[3].concurrency", 1e6), "accepted");
+}
+
+TEST(CaseTest, RefusesADensePeakAboveTheQuotedOne) {
+  expect_refused("machine.fp4_tflops_dense_assumed", 9999,
+                 {"fp4_tflops_dense_assumed", "9999", "fp4_tflops_quoted", "4000"});
+  EXPECT_EQ(refusal("machine.fp4_tflops_dense_assumed", 4000), "accepted");
+}
+
 TEST(CaseTest, RefusesContradictions) {
   expect_refused("load.levels[1].concurrency", 256, {"load.levels[1]", "concurrency", "256"});
   expect_refused("load.levels[2].itl_ms.p50", 400,

@@ -46,7 +46,8 @@ Result<CaseAnalysis> explain_case(const Case& found, const CaseOptions& options)
   const PeakIs peak_is = quoted_peak_is(found, options);
   NIBBLE_ASSIGN_OR_RETURN(Scene scene, analyze(found, options, peak_is));
   make_ids_unique(scene.analysis.findings);
-  if (!found.fp4_tflops_quoted.empty() && scene.machine().peak(Precision::kFp4) != nullptr) {
+  const bool quoted = !found.fp4_tflops_quoted.empty() && !scene.fp4_by_flag;
+  if (quoted && scene.machine().peak(Precision::kFp4) != nullptr) {
     const PeakIs reversed = peak_is == PeakIs::kDense ? PeakIs::kSparse : PeakIs::kDense;
     NIBBLE_ASSIGN_OR_RETURN(Scene other, analyze(found, options, reversed));
     make_ids_unique(other.analysis.findings);

@@ -8,8 +8,6 @@
 namespace nibble {
 namespace {
 
-constexpr TileShape kUsualTile{128, 128, 128};
-
 bool same_shape(const MeasuredKernel& a, const MeasuredKernel& b) {
   return has_shape(a) && has_shape(b) && a.m == b.m && a.n == b.n && a.k == b.k;
 }
@@ -94,37 +92,51 @@ void explain_excess(Scene& scene, const KernelAnalysis& kernel, const KernelAnal
                      .list(),
        .assumptions = {fmt::format("{} activations, bf16 output",
                                    to_string(kernel.measured.activations))},
-       .sentence = fmt::format("{}: floors of {} (compute) and {} (memory), {} measured: {} above.",
-                               kernel.label, format_time_us(kernel.compute_us),
-                               format_time_us(kernel.memory_us), format_time_us(kernel.time_us),
-                               format_time_us(kernel.time_us - floor_us))});
+       .sentence = fmt::format(
+           "{}: floors of {} (compute) and {} (memory, {} activations), {} measured: {} above.",
+           kernel.label, format_time_us(kernel.compute_us), format_time_us(kernel.memory_us),
+           to_string(kernel.measured.activations), format_time_us(kernel.time_us),
+           format_time_us(kernel.time_us - floor_us))});
 }
 
+// A kernel that is faster than its tiles allow was not built from these tiles: the number then says
+// what they would reach, and is no cap.
 void explain_coverage(Scene& scene, const KernelAnalysis& kernel) {
-  if (!kernel.wave_coverage) {
-    scene.cannot_say("tiles.coverage." + kernel_slug(kernel.measured), 6, "Tile and wave coverage",
-                     fmt::format("the number of SMs of {} is not known", scene.machine().name));
+  const MeasuredKernel& measured = kernel.measured;
+  const std::string id = "tiles.coverage." + kernel_slug(measured);
+  const double rate = kernel.flop / kernel.time_us / 1e6;
+  if (!kernel.wave_coverage || rate > kernel.peak_tflops) {
+    scene.cannot_say(id, 6, "Tile and wave coverage",
+                     kernel.wave_coverage ? fmt::format("{} was measured above the {} peak",
+                                                        kernel.label, to_string(kernel.precision))
+                                          : fmt::format("the number of SMs of {} is not known",
+                                                        scene.machine().name));
     return;
   }
-  const double padding = padding_efficiency(kUsualTile, *kernel.measured.m);
-  const double cap = kernel.peak_tflops * *kernel.wave_coverage * padding;
-  const double tiles = std::ceil(*kernel.measured.m / static_cast<double>(kUsualTile.m)) *
-                       std::ceil(*kernel.measured.n / static_cast<double>(kUsualTile.n));
+  const double padding = padding_efficiency(kUsualTile, *measured.m);
+  const double reached = kernel.peak_tflops * *kernel.wave_coverage * padding;
+  const bool other_tile = rate > reached;
+  const double tiles = std::ceil(*measured.m / static_cast<double>(kUsualTile.m)) *
+                       std::ceil(*measured.n / static_cast<double>(kUsualTile.n));
+  const std::string verdict =
+      fmt::format("; {} were measured, so {} uses smaller tiles or splits K", format_number(rate),
+                  measured.library.empty() ? "the library" : measured.library);
   scene.conclude(
-      {.id = "tiles.coverage." + kernel_slug(kernel.measured),
+      {.id = id,
        .point = 6,
-       .title = "Tile and wave coverage",
-       .value = cap,
+       .title = other_tile ? "What 128x128 tiles would reach" : "Tile and wave coverage",
+       .value = reached,
        .unit = "TFLOPS",
+       .verdict = other_tile ? "another tile" : "",
        .formula = "peak * tiles / (whole waves * SMs) * rows / padded rows",
-       .inputs = Inputs(scene).shape(kernel.measured).sms().peak(kernel.precision).list(),
+       .inputs = Inputs(scene).shape(measured).timing(measured).sms().peak(kernel.precision).list(),
        .assumptions = {"128x128 tiles, one block an SM, no split along K"},
        .sentence = fmt::format(
-           "{}: {} tiles of 128x128 fill {} of the {} SMs' slots{}: at most {} TFLOPS of {}.",
-           kernel.label, format_number(tiles), percent_text(*kernel.wave_coverage),
-           format_number(scene.machine().sms->value),
+           "{}: {} of 128x128 {}fill {} of the {} SMs' slots{}: at most {} TFLOPS of {}{}.",
+           kernel.label, counted(tiles, "tile"), other_tile ? "would " : "",
+           percent_text(*kernel.wave_coverage), format_number(scene.machine().sms->value),
            padding < 1 ? fmt::format(", {} of their rows real", percent_text(padding)) : "",
-           format_number(cap), format_number(kernel.peak_tflops))});
+           format_number(reached), format_number(kernel.peak_tflops), other_tile ? verdict : "")});
 }
 
 }  // namespace

@@ -214,7 +214,11 @@ std::string percent_text(double ratio) {
 }
 
 std::string times_text(double ratio) {
-  return fmt::format("{} x", format_number(ratio, ratio >= 100 ? 3 : 2));
+  return fmt::format("{} x", format_number(ratio, 3));
+}
+
+std::string counted(double count, std::string_view noun) {
+  return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
 }
 
 bool has_shape(const MeasuredKernel& kernel) {

@@ -198,8 +198,8 @@ void explain_agreement(Scene& scene, const MeasuredLayout& compared) {
          .formula = "compared total / (output rate * (input + output) / output)",
          .inputs = inputs.list(),
          .sentence = fmt::format(
-             "{} at {} requests: {} total tok/s in the comparison, {} in the load test: they {}.",
-             compared.layout.describe(), format_count(compared.concurrency),
+             "{} at {}: {} total tok/s in the comparison, {} in the load test: they {}.",
+             compared.layout.describe(), counted(compared.concurrency, "request"),
              format_number(*compared.total_tok_s), format_number(*total),
              agrees ? "agree" : "disagree, so lengths, cache hits or versions differed")});
     return;

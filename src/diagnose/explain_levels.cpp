@@ -19,10 +19,6 @@ struct Shares {
   double launches = 0;
 };
 
-// Prompts are prefilled in chunks of at least this many tokens, the usual limit of the engines, so
-// that weights are read once for many prompts; a server that runs smaller passes pays more.
-constexpr double kPrefillChunkTokens = 8192;
-
 bool is_expert_gemm(const Op& op) {
   return op.name == "moe.gate_up" || op.name == "moe.down";
 }

@@ -10,9 +10,13 @@ namespace nibble {
 namespace {
 
 constexpr double kFlat = 0.2;  // growth below a fifth of proportional counts as a plateau
+// Median ITL and throughput may differ by this much in a steady test...
+constexpr double kSteady = 0.1;
+// ...and from this factor on, prefill, TTFT and tail alone seldom explain it.
+constexpr double kTooShort = 1.5;
 
 std::string requests_text(const LevelAnalysis& level) {
-  return fmt::format("{} requests", format_count(level.measured.concurrency));
+  return counted(level.measured.concurrency, "request");
 }
 
 // Requests in the system over their rate: the time that each takes per generated token.
@@ -66,30 +70,37 @@ void explain_gap(Scene& scene, const LevelAnalysis& level) {
     inputs.given("itl_p99", *level.measured.itl_ms->p99, "ms", level.measured.path + ".itl_ms.p99");
     tail = fmt::format(" (P99 {} ms)", format_number(*level.measured.itl_ms->p99));
   }
-  const bool steady = ratio < 1.1 && ratio > 0.9;
+  const bool steady = ratio < 1 + kSteady && ratio > 1 - kSteady;
+  const std::string rest =
+      ratio >= kTooShort
+          ? fmt::format(
+                "prefill, TTFT, tail{}, ramp and drain, which is consistent with a load "
+                "test too short to be steady",
+                tail)
+          : fmt::format("prefill, TTFT and tail{}", tail);
   scene.conclude(
       {.id = fmt::format("little.{}.ratio", slug),
        .point = 13,
        .title = "Time outside the median gap",
        .value = ratio,
        .unit = "x",
-       .verdict = steady      ? "steady"
-                  : ratio > 1 ? "not steady"
-                              : "accounting error",
+       .verdict = steady               ? "steady"
+                  : ratio >= kTooShort ? "not steady"
+                  : ratio > 1          ? "prefill, TTFT and tail"
+                                       : "accounting error",
        .formula = "(running / median ITL) / output rate",
        .inputs = inputs.list(),
        .assumptions = {"one token a chunk"},
        .confidence = Confidence::kLikely,
        .sentence =
-           steady ? fmt::format("{}: median ITL and throughput agree within 10 %.",
-                                requests_text(level))
+           steady ? fmt::format("{}: median ITL and throughput agree within {}.",
+                                requests_text(level), format_quantity(kSteady, "ratio"))
            : ratio > 1
                ? fmt::format(
                      "{}: a step must explain {} ms, not the {} ms between chunks: the factor {} "
-                     "is prefill, TTFT, tail{}, ramp and drain; the load test was too short to "
-                     "be steady.",
+                     "is {}.",
                      requests_text(level), format_number(step_ms), format_number(itl_ms),
-                     format_number(ratio, 3), tail)
+                     format_number(ratio, 3), rest)
                : fmt::format(
                      "{}: {} ms per token is less than the median ITL of {} ms: chunks hold "
                      "several tokens, or fewer requests ran than assumed.",
@@ -114,15 +125,15 @@ void explain_absent(Scene& scene, const LevelAnalysis& level) {
   const std::string absent = absent_signals(level.measured);
   if (absent.empty()) return;
   const std::string slug = level_slug(level.measured.concurrency);
-  scene.conclude({.id = "plateau.missing_signals",
-                  .point = 8,
-                  .title = "Missing signals",
-                  .verdict = absent,
-                  .inputs = Inputs(scene).concurrency(level.measured).list(),
-                  .sentence = fmt::format(
-                      "At {} requests the case has no {}: growing TTFT and queue at the same ITL "
-                      "would prove the cap, a growing ITL would disprove it.",
-                      format_count(level.measured.concurrency), absent)});
+  scene.conclude(
+      {.id = "plateau.missing_signals",
+       .point = 8,
+       .title = "Missing signals",
+       .verdict = absent,
+       .inputs = Inputs(scene).concurrency(level.measured).list(),
+       .sentence = fmt::format("At {} the case has no {}: growing TTFT and queue at the same ITL "
+                               "would prove the cap, a growing ITL would disprove it.",
+                               requests_text(level), absent)});
   scene.lacks(fmt::format(
       "{} at concurrency {}: whether requests wait for the scheduler's cap or for the GPUs", absent,
       slug));
@@ -137,29 +148,28 @@ void explain_flat_end(Scene& scene, const LevelAnalysis& low, const LevelAnalysi
                         : capped ? "consistent with max_running_requests"
                         : stated ? "not explained by max_running_requests"
                                  : "flat, max_running_requests not stated";
-  scene.conclude(
-      {.id = "plateau",
-       .point = 8,
-       .title = "Plateau",
-       .value = growth,
-       .unit = "",
-       .verdict = verdict,
-       .formula = "ln(rate ratio) / ln(concurrency ratio); 1: proportional, 0: flat",
-       .inputs = Inputs(scene)
-                     .concurrency(low.measured)
-                     .rate(low.measured)
-                     .concurrency(high.measured)
-                     .rate(high.measured)
-                     .cap()
-                     .list(),
-       .confidence = flat ? Confidence::kPossible : Confidence::kDerived,
-       .sentence = fmt::format(
-           "From {} to {} requests throughput goes from {} to {} tok/s: {}{}.",
-           format_count(low.measured.concurrency), format_count(high.measured.concurrency),
-           format_number(low.output_tok_s), format_number(high.output_tok_s), verdict,
-           flat && capped
-               ? fmt::format(" = {}, which is not yet a proof", *scene.found.max_running_requests)
-               : "")});
+  scene.conclude({.id = "plateau",
+                  .point = 8,
+                  .title = "Plateau",
+                  .value = growth,
+                  .unit = "",
+                  .verdict = verdict,
+                  .formula = "ln(rate ratio) / ln(concurrency ratio); 1: proportional, 0: flat",
+                  .inputs = Inputs(scene)
+                                .concurrency(low.measured)
+                                .rate(low.measured)
+                                .concurrency(high.measured)
+                                .rate(high.measured)
+                                .cap()
+                                .list(),
+                  .confidence = flat ? Confidence::kPossible : Confidence::kDerived,
+                  .sentence = fmt::format(
+                      "From {} to {} throughput goes from {} to {} tok/s: {}{}.",
+                      format_count(low.measured.concurrency), requests_text(high),
+                      format_number(low.output_tok_s), format_number(high.output_tok_s), verdict,
+                      flat && capped ? fmt::format(" = {}, which is not yet a proof",
+                                                   *scene.found.max_running_requests)
+                                     : "")});
   if (flat) explain_absent(scene, high);
 }
 

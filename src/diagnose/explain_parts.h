@@ -13,6 +13,7 @@
 
 #include "base/finding.h"
 #include "diagnose/explain.h"
+#include "ledger/tile.h"
 
 namespace nibble {
 
@@ -23,7 +24,8 @@ struct Override {
   std::string unit;
   double given = 0;
   double catalog = 0;
-  std::string of;  // "catalog: glm-5-nvfp4"
+  std::string of;           // "catalog: glm-5-nvfp4"
+  std::string replaced_by;  // the source of a flag's number that stands instead; empty: none
 };
 
 // A Finding whose every member may be left out.
@@ -51,6 +53,7 @@ struct Scene {
   MachineSpec catalog_machine;
   std::vector<Override> overrides;   // numbers that differ
   std::vector<std::string> ignored;  // numbers of the case that nothing here can take, and why
+  bool fp4_by_flag = false;          // `adjust` set the FP4 peak: the quoted one is not used
   CaseAnalysis analysis;             // the deployment is in it
 
   const Deployment& deployment() const { return analysis.deployment; }
@@ -103,11 +106,20 @@ class Inputs {
   std::vector<FindingInput> list_;
 };
 
+// The tile that most GEMM libraries take first.
+inline constexpr TileShape kUsualTile{128, 128, 128};
+
+// Prompts are prefilled in chunks of at least this many tokens, the usual limit of the engines, so
+// that weights are read once for many prompts; a server that runs smaller passes pays more.
+inline constexpr double kPrefillChunkTokens = 8192;
+
 // "nvfp4.16x2048x6144": the part of an id that names a kernel.
 std::string kernel_slug(const MeasuredKernel& kernel);
 std::string level_slug(double concurrency);  // "1024"
 std::string percent_text(double ratio);      // "39.3 %"
-std::string times_text(double ratio);        // "110 x"
+std::string times_text(double ratio);        // "110 x", "21.1 x"
+// "1 request", "1,024 requests".
+std::string counted(double count, std::string_view noun);
 bool has_shape(const MeasuredKernel& kernel);
 // Generated tokens per second: stated, or the total's share of them.
 std::optional<double> output_rate(const Case& found, const std::optional<double>& output,
@@ -126,6 +138,8 @@ struct LayerTiles {
   double win_us = 0;  // what a better tile could win at most, one layer
 };
 LayerTiles layer_tiles(const Scene& scene, const LevelAnalysis& level);
+
+KernelAnalysis analyze_kernel(const Scene& scene, const MeasuredKernel& measured);
 
 // The analyses, in the order in which they run; each fills its part of scene.analysis.
 void explain_kernels(Scene& scene);      // points 1 and 2

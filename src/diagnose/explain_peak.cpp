@@ -18,6 +18,14 @@ bool differs(const Finding& a, const Finding& b) {
   return a.value != b.value || a.verdict != b.verdict || a.missing != b.missing;
 }
 
+// "Compute floor" -> "compute floor"; "FLOP per element" stays.
+std::string inside_sentence(std::string title) {
+  const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  if (title.size() > 1 && is_upper(title[0]) && !is_upper(title[1]))
+    title[0] = static_cast<char>(title[0] - 'A' + 'a');
+  return title;
+}
+
 // The dotted stem that many ids share: "kernel.regime.nvfp4.16x2048x6144" -> "kernel.regime".
 std::string stem(const std::string& id) {
   const std::vector<std::string> parts = split(id, '.');
@@ -31,6 +39,23 @@ std::string stems(const std::vector<const Finding*>& findings) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   return join(names, ", ");
+}
+
+// What these findings are about, in the words of people: each title once, in the order of points.
+std::string titles(std::vector<const Finding*> findings) {
+  constexpr std::size_t kShown = 6;
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const Finding* a, const Finding* b) { return a->point < b->point; });
+  std::vector<std::string> kinds;
+  for (const Finding* finding : findings) {
+    const std::string kind = inside_sentence(finding->title);
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+  }
+  if (kinds.empty()) return "none";
+  if (kinds.size() <= kShown + 1) return join(kinds, ", ");  // "1 more" is no shorter than its name
+  const std::size_t more = kinds.size() - kShown;
+  kinds.resize(kShown);
+  return fmt::format("{}, and {} more kinds", join(kinds, ", "), more);
 }
 
 // All that these findings rest on, each source once.
@@ -70,6 +95,29 @@ Inputs& add_quoted(Inputs& inputs, const Case& found) {
   return inputs;
 }
 
+// A flag's number stands instead of the quoted one, so there are no two readings to compare.
+void explain_flag(Scene& scene) {
+  const Sourced& used = scene.machine().peak(Precision::kFp4)->dense_tflops;
+  const std::vector<double>& quoted = scene.found.fp4_tflops_quoted;
+  scene.conclude({.id = "peak.used",
+                  .point = 11,
+                  .title = "Dense FP4 peak in use",
+                  .value = used.value,
+                  .unit = "TFLOPS",
+                  .verdict = "a flag's number",
+                  .formula = "as given",
+                  .inputs = Inputs(scene).peak(Precision::kFp4).list(),
+                  .sentence = fmt::format(
+                      "{} TFLOPS dense are used, a flag's number ({}){}.",
+                      format_number(used.value), used.source,
+                      quoted.empty() ? ""
+                                     : fmt::format(", and not the {} TFLOPS that the case quotes",
+                                                   format_number(quoted.front())))});
+  scene.cannot_say("peak.dependents", 11, "Findings that depend on sparse or dense",
+                   "a flag replaces the case's quoted peak, whose two readings are then beside the "
+                   "point");
+}
+
 void explain_used(Scene& scene) {
   const Case& found = scene.found;
   const double used = scene.machine().peak(Precision::kFp4)->dense_tflops.value;
@@ -91,7 +139,11 @@ void explain_used(Scene& scene) {
                                format_number(found.fp4_tflops_quoted.front()),
                                as_stated ? found.fp4_tflops_quoted_is : name_of(scene.peak_is),
                                format_number(used))});
-  if (!found.fp4_tflops_dense_assumed) return;
+}
+
+void explain_ratio(Scene& scene) {
+  const Case& found = scene.found;
+  if (found.fp4_tflops_quoted.empty() || !found.fp4_tflops_dense_assumed) return;
   Inputs ratio_inputs(scene);
   add_quoted(ratio_inputs, found)
       .given("dense_assumed", *found.fp4_tflops_dense_assumed, "TFLOPS",
@@ -133,6 +185,12 @@ void explain_range(Scene& scene) {
 }  // namespace
 
 void explain_peak(Scene& scene, const Scene* other) {
+  if (scene.fp4_by_flag) {
+    explain_flag(scene);
+    explain_ratio(scene);
+    explain_range(scene);
+    return;
+  }
   if (other == nullptr) {
     scene.cannot_say(
         "peak.used", 11, "Sparse or dense",
@@ -145,8 +203,10 @@ void explain_peak(Scene& scene, const Scene* other) {
   const std::vector<const Finding*> dependents = mark_dependents(scene, *other);
   const double count = static_cast<double>(dependents.size());
   const std::string names = stems(dependents);
+  const std::string list = titles(dependents);
   const std::vector<FindingInput> resting_on = inputs_of(dependents);
   explain_used(scene);
+  explain_ratio(scene);
   explain_range(scene);
   Inputs inputs(scene);
   add_quoted(inputs, scene.found).peak(Precision::kFp4);
@@ -164,8 +224,7 @@ void explain_peak(Scene& scene, const Scene* other) {
        .sentence = fmt::format(
            "{} of {} findings would change if the quoted peak were {} ({} TFLOPS dense): {}.",
            format_number(count), total, name_of(other->peak_is),
-           format_number(other->machine().peak(Precision::kFp4)->dense_tflops.value),
-           names.empty() ? "none" : names)});
+           format_number(other->machine().peak(Precision::kFp4)->dense_tflops.value), list)});
 }
 
 }  // namespace nibble

@@ -8,6 +8,11 @@
 namespace nibble {
 namespace {
 
+bool exceeds_limit(const Scene& scene, double watts) {
+  const std::optional<Sourced>& limit = scene.machine().power.limit_w;
+  return limit && watts > limit->value;
+}
+
 void explain_share(Scene& scene, const LevelAnalysis& level, double watts) {
   const std::string slug = level_slug(level.measured.concurrency);
   if (!scene.machine().power.limit_w) {
@@ -16,22 +21,30 @@ void explain_share(Scene& scene, const LevelAnalysis& level, double watts) {
     return;
   }
   const double limit = scene.machine().power.limit_w->value;
+  const bool impossible = exceeds_limit(scene, watts);
+  const std::string at = "At " + counted(level.measured.concurrency, "request");
   scene.conclude(
       {.id = "power.share." + slug,
        .point = 7,
-       .title = "Share of the power limit",
-       .value = watts / limit * 100,
-       .unit = "%",
-       .verdict = watts > limit ? "accounting error" : "",
-       .formula = "mean power / limit",
+       .title = impossible ? "Power above the limit" : "Share of the power limit",
+       // A share over 100 % would be no share.
+       .value = impossible ? watts : watts / limit * 100,
+       .unit = impossible ? "W" : "%",
+       .verdict = impossible ? "accounting error" : "",
+       .formula = impossible ? "mean power" : "mean power / limit",
        .inputs = Inputs(scene)
                      .concurrency(level.measured)
                      .given("power", watts, "W", level.measured.path + ".gpus.power_w")
                      .number("limit", *scene.machine().power.limit_w, "W")
                      .list(),
-       .sentence = fmt::format("At {} requests a GPU draws {} W on average, {} of its {} W.",
-                               format_count(level.measured.concurrency), format_number(watts),
-                               percent_text(watts / limit), format_number(limit))});
+       .sentence = impossible
+                       ? fmt::format("{} a GPU is said to draw {} W on average, more than its "
+                                     "limit of {} W: the samples, their unit or the limit are "
+                                     "wrong.",
+                                     at, format_number(watts), format_number(limit))
+                       : fmt::format("{} a GPU draws {} W on average, {} of its {} W.", at,
+                                     format_number(watts), percent_text(watts / limit),
+                                     format_number(limit))});
 }
 
 struct Anchor {
@@ -158,7 +171,8 @@ void explain_power(Scene& scene) {
       any = true;
       const double watts = mean(level.measured.gpus->power_w);
       explain_share(scene, level, watts);
-      explain_position(scene, level, watts);
+      // Power that cannot be says nothing about what the GPU does.
+      if (!exceeds_limit(scene, watts)) explain_position(scene, level, watts);
     }
     explain_utilization(scene, level);
     explain_clock(scene, level);

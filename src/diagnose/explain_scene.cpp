@@ -56,8 +56,8 @@ Result<> override_number(Scene& scene, std::string_view path, std::string_view s
   if (!given) return {};
   if (known != nullptr && known->value != *given) {
     scene.overrides.push_back({std::string(path), std::string(what), std::string(unit), *given,
-                               known->value,
-                               fmt::format("catalog: {}", scene.catalog_machine.name)});
+                               known->value, fmt::format("catalog: {}", scene.catalog_machine.name),
+                               ""});
   }
   return set_number(scene.analysis.deployment.machine, setting, *given,
                     fmt::format("case: {}", path));
@@ -108,8 +108,35 @@ Result<> override_peak(Scene& scene) {
                                    ? "machine.fp4_tflops_dense_assumed"
                                    : "machine.fp4_tflops_quoted",
                                "dense FP4 peak", "TFLOPS", dense, catalog->dense_tflops.value,
-                               fmt::format("catalog: {}", scene.catalog_machine.name)});
+                               fmt::format("catalog: {}", scene.catalog_machine.name), ""});
   }
+  return {};
+}
+
+// A number of the machine that a case can state; nullptr when the machine has none such.
+const Sourced* number_at(const MachineSpec& machine, std::string_view path) {
+  if (path == "machine.bandwidth_gb_s") return &machine.bandwidth_gb_s;
+  if (path == "machine.memory_gb") return &machine.memory_gb;
+  if (path == "machine.sms") return pointer_to(machine.sms);
+  if (path == "machine.power_limit_w") return pointer_to(machine.power.limit_w);
+  const Peak* fp4 = machine.peak(Precision::kFp4);
+  return path.starts_with("machine.fp4_") && fp4 != nullptr ? &fp4->dense_tflops : nullptr;
+}
+
+// Applies the flags, and notes which of the case's numbers they replace.
+Result<> apply_flags(Scene& scene, const CaseOptions& options) {
+  if (!options.adjust) return {};
+  MachineSpec& machine = scene.analysis.deployment.machine;
+  const MachineSpec before = machine;
+  NIBBLE_RETURN_IF_ERROR(options.adjust(scene.analysis.deployment));
+  const auto flag_of = [&](std::string_view path) -> std::string {
+    const Sourced* was = number_at(before, path);
+    const Sourced* now = number_at(machine, path);
+    if (was == nullptr || now == nullptr) return "";
+    return was->source == now->source && was->value == now->value ? "" : now->source;
+  };
+  for (Override& difference : scene.overrides) difference.replaced_by = flag_of(difference.path);
+  scene.fp4_by_flag = !flag_of("machine.fp4_tflops_quoted").empty();
   return {};
 }
 
@@ -155,7 +182,7 @@ Result<Scene> set_scene(const Case& found, const CaseOptions& options, PeakIs pe
   const Result<> peak = override_peak(scene);
   if (!peak) return input_error("case {}: {}", found.name, peak.error().message);
   set_link(scene);
-  if (options.adjust) NIBBLE_RETURN_IF_ERROR(options.adjust(deployment));
+  NIBBLE_RETURN_IF_ERROR(apply_flags(scene, options));
   return scene;
 }
 

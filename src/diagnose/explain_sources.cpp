@@ -97,6 +97,10 @@ void explain_parameters(Scene& scene) {
 
 void explain_override(Scene& scene, const Override& difference) {
   const std::string unit = difference.unit.empty() ? "" : " " + difference.unit;
+  const std::string used =
+      difference.replaced_by.empty()
+          ? "the case's number is used"
+          : fmt::format("neither is used, as a flag replaces both ({})", difference.replaced_by);
   scene.conclude(
       {.id = "disagreement." + difference.path,
        .point = 14,
@@ -107,9 +111,9 @@ void explain_override(Scene& scene, const Override& difference) {
        .formula = "case / catalog",
        .inputs = {{"given", difference.given, difference.unit, "case: " + difference.path},
                   {"known", difference.catalog, difference.unit, difference.of}},
-       .sentence = fmt::format("{}: {}{} in the case, {}{} in the {}; the case's number is used.",
-                               difference.what, format_number(difference.given), unit,
-                               format_number(difference.catalog), unit, difference.of)});
+       .sentence = fmt::format("{}: {}{} in the case, {}{} in the {}; {}.", difference.what,
+                               format_number(difference.given), unit,
+                               format_number(difference.catalog), unit, difference.of, used)});
 }
 
 }  // namespace

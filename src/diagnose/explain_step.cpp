@@ -9,9 +9,9 @@ namespace {
 
 std::string at_text(const LevelAnalysis& level) {
   if (level.running == level.measured.concurrency) {
-    return fmt::format("At {} sequences", format_count(level.running));
+    return fmt::format("At {}", counted(level.running, "sequence"));
   }
-  return fmt::format("At {} requests, of which {} run", format_count(level.measured.concurrency),
+  return fmt::format("At {}, of which {} run", counted(level.measured.concurrency, "request"),
                      format_count(level.running));
 }
 
@@ -64,7 +64,9 @@ void explain_term(Scene& scene, const LevelAnalysis& level, const WaterfallTerm&
   if (rest) {
     assumptions = {
         "no kernel and no collective was measured at these shapes",
-        "prompts are prefilled in passes of 8,192 tokens or one step's prompts, whichever is more"};
+        fmt::format("prompts are prefilled in passes of {} or one step's prompts, whichever is "
+                    "more",
+                    counted(kPrefillChunkTokens, "token"))};
   } else if (term.id == "expert_weights") {
     assumptions = {fmt::format("{} routing", scene.deployment().routing.source)};
   }

@@ -30,7 +30,6 @@ std::string bytes_text(std::int64_t bytes) {
 }
 
 std::string budget_text(const SharedBudget& budget) {
-  if (budget.verdict == TileVerdict::kIndivisible) return std::string(to_string(budget.verdict));
   return fmt::format(
       "{} stages x {} (A {}, B {}, scales {} + {}) + epilogue {} + barriers and maps {} = {} of {}",
       budget.stages, bytes_text(budget.stage_bytes), bytes_text(budget.a_bytes),
@@ -38,6 +37,13 @@ std::string budget_text(const SharedBudget& budget) {
       bytes_text(budget.scale_b_bytes), bytes_text(budget.epilogue_bytes),
       bytes_text(budget.fixed_bytes), bytes_text(budget.total_bytes),
       bytes_text(budget.limit_bytes));
+}
+
+// The budget and what follows from it; a tile that no such kernel has, has no budget.
+std::string judged_text(const SharedBudget& budget) {
+  const std::string verdict(to_string(budget.verdict));
+  if (budget.verdict == TileVerdict::kIndivisible) return verdict;
+  return fmt::format("{}: {}", budget_text(budget), verdict);
 }
 
 void explain_budget(Scene& scene, std::string id, const SharedBudget& budget, FindingInput limit,
@@ -52,8 +58,7 @@ void explain_budget(Scene& scene, std::string id, const SharedBudget& budget, Fi
        .formula = "stages * (A + B + scales) + epilogue + fixed",
        .inputs = {std::move(limit)},
        .assumptions = {"CUTLASS grouped NVFP4 kernel of SM120, bf16 output, as many stages as fit"},
-       .sentence = fmt::format("{} {}: {}: {}.", to_string(budget.tile), where, budget_text(budget),
-                               to_string(budget.verdict))});
+       .sentence = fmt::format("{} {}: {}.", to_string(budget.tile), where, judged_text(budget))});
 }
 
 // Reported limits in KiB against the catalog's bytes.
@@ -117,8 +122,7 @@ void explain_failure(Scene& scene, const std::string& text, std::size_t index, s
                       "{} fits: {}; {} are left for what the launcher adds (finalize fusion, "
                       "epilogue, alignment){}.",
                       text, budget_text(budget), bytes_text(left), advice)
-                : fmt::format("{} does not fit: {}: {}.", text, budget_text(budget),
-                              to_string(budget.verdict))});
+                : fmt::format("{} does not fit: {}.", text, judged_text(budget))});
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ FindingInput bandwidth_input(const Deployment& deployment) {
           catalog_source(deployment.machine, bandwidth)};
 }
 
+std::string sequences_text(double count) {
+  return fmt::format("{} sequence{}", format_compact(count), count == 1 ? "" : "s");
+}
+
 Finding parameters(const ModelSpec& model) {
   const ParameterCount count = count_parameters(model);
   Finding finding{
@@ -46,13 +50,21 @@ Finding step_floor(const Deployment& deployment, const Step& step) {
   finding.inputs = {bandwidth_input(deployment),
                     {"concurrency", step.concurrency, "sequences", "--concurrency"}};
   finding.assumptions = assumptions(deployment);
+  std::string parts =
+      fmt::format("memory-bound operations {}, compute-bound {}, collectives {}, launches {}",
+                  format_time_us(step.bound_memory_us), format_time_us(step.bound_compute_us),
+                  format_time_us(step.bound_link_us), format_time_us(step.bound_launch_us));
+  if (step.pipeline_bubble_us > 0) {
+    parts += fmt::format(", stages that wait for one another {}",
+                         format_time_us(step.pipeline_bubble_us));
+  }
   finding.sentence = fmt::format(
-      "At {} sequences a step cannot take less than {} ({} tok/s, {} per sequence); the largest "
-      "share is {} time. "
-      "Weights and KV alone, at the full bandwidth, are {}.",
-      format_compact(step.concurrency), format_time_us(step.step_us),
-      format_compact(step.tokens_per_s), format_compact(step.tokens_per_s_per_sequence),
-      to_string(step.regime), format_time_us(step.weights_and_kv_us));
+      "At {} a step cannot take less than {} ({} tok/s, {} per sequence): {}. Weights and KV "
+      "alone, at the full "
+      "bandwidth, are {}.",
+      sequences_text(step.concurrency), format_time_us(step.step_us),
+      format_compact(step.tokens_per_s), format_compact(step.tokens_per_s_per_sequence), parts,
+      format_time_us(step.weights_and_kv_us));
   return finding;
 }
 
@@ -84,10 +96,10 @@ Finding activity(const Step& step) {
   finding.inputs = {{"compute", step.compute_us, "us", "ledger"},
                     {"step", step.step_us, "us", "ledger"}};
   finding.sentence = fmt::format(
-      "A perfect run at {} sequences keeps the tensor cores {} busy and DRAM {}: compare measured "
+      "A perfect run at {} keeps the tensor cores {} busy and DRAM {}: compare measured "
       "activities with "
       "these, not with 100 %.",
-      format_compact(step.concurrency), format_percent(step.tensor_activity),
+      sequences_text(step.concurrency), format_percent(step.tensor_activity),
       format_percent(step.dram_activity));
   return finding;
 }
@@ -143,13 +155,37 @@ Finding memory(const Deployment& deployment, const Step& step, const Capacity& c
   }
   finding.verdict = fit >= step.concurrency ? "fits" : "does not fit";
   finding.sentence = fmt::format(
-      "Weights take {} per GPU; the cache holds {} tokens at {} per token and GPU, {} sequences of "
-      "{} tokens: {} "
-      "sequences {}.",
-      format_bytes(capacity.weight_bytes_per_gpu), format_count(capacity.tokens),
-      format_bytes(capacity.kv_bytes_per_token), format_compact(fit),
-      format_compact(deployment.context), format_compact(step.concurrency),
+      "Weights take {} per GPU{}; the cache holds {} tokens at {} per token and GPU, {} of {} "
+      "tokens: {} {}.",
+      format_bytes(capacity.weight_bytes_per_gpu),
+      deployment.layout.pp > 1
+          ? fmt::format(" on stage {}, which has least room", capacity.stage + 1)
+          : "",
+      format_count(capacity.tokens), format_bytes(capacity.kv_bytes_per_token), sequences_text(fit),
+      format_compact(deployment.context), sequences_text(step.concurrency),
       fit >= step.concurrency ? "fit" : "do not fit");
+  return finding;
+}
+
+// Quantization blocks that the cut of a matrix does not respect: engines pad, or refuse to start.
+std::optional<Finding> misaligned_blocks(const Step& step) {
+  std::string parts;
+  std::size_t count = 0;
+  for (const Op& op : step.ops) {
+    if (op.misaligned.empty()) continue;
+    ++count;
+    parts += fmt::format("{}{}: {}", parts.empty() ? "" : "; ", op.name, op.misaligned);
+  }
+  if (count == 0) return std::nullopt;
+  Finding finding{.id = "layout.block_alignment",
+                  .title = "Blocks cut by the layout",
+                  .value = static_cast<double>(count),
+                  .unit = "operations",
+                  .verdict = "misaligned"};
+  finding.formula = "size on a GPU modulo block of the quantization";
+  finding.inputs = {{"operations", static_cast<double>(count), "", "ledger"}};
+  finding.confidence = Confidence::kLikely;
+  finding.sentence = parts + ": engines pad each half, or refuse this layout.";
   return finding;
 }
 
@@ -225,6 +261,8 @@ Result<std::vector<Finding>> floor_findings(const Deployment& deployment, const 
                                    largest_operation(step), activity(step)};
   if (step.routing) findings.push_back(experts(deployment, step));
   findings.push_back(memory(deployment, step, capacity));
+  if (std::optional<Finding> misaligned = misaligned_blocks(step))
+    findings.push_back(std::move(*misaligned));
   NIBBLE_ASSIGN_OR_RETURN(Finding peak, peak_sensitivity(deployment, step));
   findings.push_back(std::move(peak));
   if (deployment.layout.gpus() > 1) {

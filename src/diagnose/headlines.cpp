@@ -25,32 +25,20 @@ std::string farthest_kernel(const CaseAnalysis& analysis) {
 std::vector<std::string> headline_patterns(const Scene& scene) {
   const CaseAnalysis& analysis = scene.analysis;
   const std::string kernel = farthest_kernel(analysis);
-  std::vector<std::string> patterns = {"ridge.fp4",
-                                       "shapes.*",
-                                       "collectives.verdict",
-                                       "formats.measured.*",
-                                       "formats.excess.*",
-                                       "power.share.*",
-                                       "power.position.*",
-                                       "utilization.*",
-                                       "kv.per_token",
-                                       "kv.fit.*",
-                                       "plateau*",
-                                       "tile.limit",
-                                       "tile.failed.*",
-                                       "layouts.predicted.*",
-                                       "layouts.verdict.*",
-                                       "layouts.agreement.*",
-                                       "peak.used",
-                                       "peak.dependents",
-                                       "tuning.*",
-                                       "parameters",
-                                       "claim.*",
-                                       "disagreement.*",
-                                       "routing.rows.64"};
+  std::vector<std::string> patterns = {
+      "ridge.fp4",          "shapes.*",           "collectives.verdict",
+      "collectives.ring.*", "formats.measured.*", "formats.excess.*",
+      "power.share.*",      "power.position.*",   "utilization.*",
+      "kv.per_token",       "kv.fit.*",           "plateau*",
+      "tile.limit",         "tile.failed.*",      "layouts.predicted.*",
+      "layouts.floor.*",    "layouts.verdict.*",  "layouts.agreement.*",
+      "peak.used",          "peak.dependents",    "proposal.*",
+      "tuning.*",           "parameters",         "claim.*",
+      "disagreement.*",     "routing.rows.64"};
   for (const char* name :
-       {"intensity.elements.", "intensity.", "intensity.below_ridge.", "kernel.over_memory.",
-        "kernel.over_compute.", "kernel.regime.", "kernel.ceiling.", "kernel.cache."}) {
+       {"intensity.elements.", "intensity.bf16.", "intensity.", "intensity.below_ridge.",
+        "kernel.memory_floor.", "kernel.over_memory.", "kernel.over_compute.", "kernel.regime.",
+        "kernel.ceiling.", "kernel.cache."}) {
     patterns.push_back(name + kernel);
   }
   for (const Finding& finding : analysis.findings) {
@@ -58,13 +46,9 @@ std::vector<std::string> headline_patterns(const Scene& scene) {
     if (finding.id.starts_with("formats.excess."))
       patterns.push_back("tiles.coverage." + finding.id.substr(15));
   }
-  constexpr std::size_t kProposals = 3;  // the table has all of them
-  for (std::size_t index = 0; index < std::min(kProposals, analysis.proposals.size()); ++index) {
-    patterns.push_back("proposal." + analysis.proposals[index].id);
-  }
   if (analysis.levels.empty()) return patterns;
   const std::string level = level_slug(analysis.levels[analysis.headline].measured.concurrency);
-  for (const char* name : {"routing.rows.", "routing.busiest.", "tile.win."})
+  for (const char* name : {"routing.rows.", "routing.busiest.", "routing.rank.", "tile.win."})
     patterns.push_back(name + level);
   for (const char* name :
        {".measured", ".expert_weights", ".collectives", ".prefill", ".unexplained"}) {
@@ -72,6 +56,9 @@ std::vector<std::string> headline_patterns(const Scene& scene) {
   }
   for (const char* name : {".step", ".implied_rate", ".ratio"})
     patterns.push_back("little." + level + name);
+  // Levels are sorted: at the last one most requests wait.
+  const std::string largest = level_slug(analysis.levels.back().measured.concurrency);
+  patterns.push_back("little." + largest + ".step");
   return patterns;
 }
 

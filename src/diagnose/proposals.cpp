@@ -77,8 +77,10 @@ class Proposer {
   }
 
   std::string loss_text() const {
-    return fmt::format("{} of the decode step are unexplained",
-                       format_time_us(budget_.decode_loss_us));
+    return fmt::format("{} {}", format_time_us(budget_.decode_loss_us),
+                       budget_.has_itl
+                           ? "lie between the decode floor and the median gap between chunks"
+                           : "of the step are unexplained");
   }
 
   void running_requests() {
@@ -94,8 +96,8 @@ class Proposer {
         "a step that gets no longer with more sequences, and memory for them",
         fmt::format("set it to {} and repeat concurrency {}, with TTFT, ITL and queue length",
                     format_count(std::min(most, fit)), format_count(most)),
-        fmt::format("{} requests against a cap of {}; the cache holds {} at their mean length",
-                    format_count(most), format_count(cap), format_count(fit)));
+        fmt::format("{} against a cap of {}; the cache holds {} at their mean length",
+                    counted(most, "request"), format_count(cap), format_count(fit)));
   }
 
   void prefill_schedule() {
@@ -214,9 +216,9 @@ void explain_tuned(Scene& scene, const MeasuredLevel& tuned) {
                                   .rate(before.measured)
                                   .list(),
                     .sentence = fmt::format(
-                        "Tuning took {} requests from {} to {} tok/s, {}; which change won it is "
+                        "Tuning took {} from {} to {} tok/s, {}; which change won it is "
                         "not stated.",
-                        format_count(tuned.concurrency), format_number(before.output_tok_s),
+                        counted(tuned.concurrency, "request"), format_number(before.output_tok_s),
                         format_number(*after), times_text(ratio))});
     return;
   }

@@ -51,6 +51,7 @@ Capacity Ledger::capacity() const {
   const auto stages = static_cast<std::size_t>(layout.pp);
   for (std::size_t stage = 0; stage < stages; ++stage) {
     Capacity capacity;
+    capacity.stage = static_cast<std::int64_t>(stage);
     // The embedding lies on the first stage, the head and the last norm on the last.
     for (const Weight& weight : outer_) {
       const bool here = weight.part == Part::kEmbedding ? stage == 0 : stage + 1 == stages;

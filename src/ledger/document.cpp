@@ -45,12 +45,13 @@ Json to_json(const Op& op) {
   json.set("flop", op.flop);
   json.set("precision", op.flop > 0 ? Json(to_string(op.precision)) : Json());
   json.set("launches", op.launches);
-  json.set("memory_us", op.memory_us).set("compute_us", op.compute_us);
+  json.set("memory_us", op.memory_us).set("compute_us", op.compute_us).set("tile_us", op.tile_us);
   json.set("link_us", op.link_us).set("launch_us", op.launch_us);
   json.set("floor_us", op.floor_us).set("total_us", op.count * op.floor_us);
   json.set("regime", to_string(op.regime));
   json.set("tensor_activity", op.tensor_activity).set("dram_activity", op.dram_activity);
-  json.set("tile_coverage", op.coverage);
+  json.set("tile_coverage", op.coverage).set("tile_padding", op.padding);
+  json.set("misaligned", op.misaligned.empty() ? Json() : Json(op.misaligned));
   json.set("note", op.note);
   return json;
 }
@@ -67,6 +68,8 @@ Json to_json(const Step& step) {
   json.set("memory_us", step.memory_us).set("compute_us", step.compute_us);
   json.set("link_us", step.link_us).set("launch_us", step.launch_us);
   json.set("weights_and_kv_us", step.weights_and_kv_us);
+  json.set("bound_memory_us", step.bound_memory_us).set("bound_compute_us", step.bound_compute_us);
+  json.set("bound_link_us", step.bound_link_us).set("bound_launch_us", step.bound_launch_us);
   json.set("pipeline_bubble_us", step.pipeline_bubble_us);
   json.set("regime", to_string(step.regime));
   json.set("tensor_activity", step.tensor_activity).set("dram_activity", step.dram_activity);
@@ -82,6 +85,7 @@ Json to_json(const Capacity& capacity) {
   Json json = Json::object();
   json.set("weight_bytes_per_gpu", capacity.weight_bytes_per_gpu);
   json.set("kv_bytes_per_token", capacity.kv_bytes_per_token);
+  json.set("stage", capacity.stage);
   json.set("budget_bytes", capacity.budget_bytes).set("tokens", capacity.tokens);
   json.set("limit", capacity.limit.empty() ? Json() : Json(capacity.limit));
   return json;

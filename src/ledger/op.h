@@ -46,7 +46,8 @@ struct Op {
 
   // Filled by price_ops (ledger/step.cpp), of one execution:
   double memory_us = 0;
-  double compute_us = 0;
+  double compute_us = 0;  // FLOP / peak, every matrix unit busy
+  double tile_us = 0;     // compute_us with idle SMs and padded rows of the given tile; else equal
   double link_us = 0;
   double launch_us = 0;             // gap before its kernels
   double floor_us = 0;              // max(memory, compute, link) + launch
@@ -54,6 +55,8 @@ struct Op {
   double tensor_activity = 0;       // compute_us / floor_us: what a perfect run would show
   double dram_activity = 0;         // memory_us / floor_us
   std::optional<double> coverage;   // tiles over SM slots of whole waves, when a tile is given
+  std::optional<double> padding;  // real rows over rows of whole tiles, when a tile is given
+  std::string misaligned;  // why the quantization's blocks do not divide this GPU's share; "" fine
   std::string note;                 // what is replicated, padded or assumed
 };
 

@@ -22,14 +22,53 @@ const Weight* find_part(const std::vector<Weight>& weights, Part part) {
   return nullptr;
 }
 
-std::string describe_formats(Format weights, Format activations) {
-  return fmt::format("{} x {}", to_string(weights), to_string(activations));
+// The format in which a matrix takes its input: the user's choice, or the checkpoint's; bf16 where
+// the machine has no unit for that pair, since the weights are widened then.
+Format input_format(const Deployment& deployment, const Weight& weight) {
+  const bool chosen = deployment.activations && weight.format != Format::kBf16;
+  const Format wanted = chosen ? *deployment.activations : weight.activations;
+  const Precision native = native_precision(weight.format, wanted);
+  return compute_precision(deployment.machine, weight.format, wanted) == native ? wanted
+                                                                               : Format::kBf16;
 }
 
-// The format in which a quantized matrix wants its input: the user's choice, or the checkpoint's.
-Format input_format(const Deployment& deployment, const Weight& weight) {
-  return deployment.activations && weight.format != Format::kBf16 ? *deployment.activations
-                                                                  : weight.activations;
+// K elements that share a scale.
+double block_of(Format format) {
+  switch (format) {
+    case Format::kNvfp4:
+      return 16;
+    case Format::kMxfp4:
+    case Format::kMxfp8:
+      return 32;
+    case Format::kFp8Block128:
+    case Format::kInt4Group128:
+      return 128;
+    default:
+      return 1;
+  }
+}
+
+// Formats and precision of the product, and what is odd about it on this machine and this cut.
+void describe_product(Op& op, const Deployment& deployment, const Weight& weight,
+                      const LocalWeight& local) {
+  const Format input = input_format(deployment, weight);
+  op.format = fmt::format("{} x {}", to_string(weight.format), to_string(input));
+  op.precision = compute_precision(deployment.machine, weight.format, input);
+  const std::string widening = widening_note(
+      deployment.machine, weight.format,
+      deployment.activations && weight.format != Format::kBf16 ? *deployment.activations
+                                                                : weight.activations);
+  if (!widening.empty()) op.note += (op.note.empty() ? "" : "; ") + widening;
+  const double block = block_of(weight.format);
+  const bool cut = local.columns < static_cast<double>(weight.columns) ||
+                   local.rows < static_cast<double>(weight.rows);
+  if (cut && std::fmod(local.columns, block) != 0) {
+    op.misaligned = fmt::format("K = {} on a GPU is no multiple of the {}-wide blocks of {}",
+                                local.columns, block, to_string(weight.format));
+  } else if (cut && weight.format == Format::kFp8Block128 && std::fmod(local.rows, block) != 0) {
+    op.misaligned = fmt::format("N = {} on a GPU is no multiple of the {}-high blocks of {}",
+                                local.rows, block, to_string(weight.format));
+  }
 }
 
 // One GEMM [rows, n, k] over matrices that share an input, their outputs side by side.
@@ -46,9 +85,8 @@ Op dense_op(const Deployment& deployment, std::string name, const std::vector<co
     op.bytes.scale_bytes += local.copies * local.bytes_each.scales;
     op.flop += 2 * rows * local.rows * local.columns;
     input = input_format(deployment, *weight);
-    op.format = describe_formats(weight->format, input);
-    op.precision = compute_precision(deployment.machine, weight->format, input);
     if (local.replicated) op.note = "replicated on every rank of the group";
+    if (weight == fused.front()) describe_product(op, deployment, *weight, local);
   }
   op.shape.m = rows;
   op.shape.text = fmt::format("[{}, {}, {}]", format_compact(rows), op.shape.n, op.shape.k);
@@ -235,13 +273,14 @@ class LayerBuilder {
     op.shape = {.groups = groups, .m = rows / groups, .n = local.rows, .k = local.columns};
     op.shape.text = fmt::format("{} x [{}, {}, {}]", format_compact(groups),
                                 format_compact(op.shape.m), op.shape.n, op.shape.k);
-    op.format = describe_formats(weight->format, input);
-    op.precision = compute_precision(deployment_.machine, weight->format, input);
+    describe_product(op, deployment_, *weight, local);
     op.bytes.weight_bytes = groups * local.bytes_each.total();
     op.bytes.scale_bytes = groups * local.bytes_each.scales;
     op.flop = 2 * rows * local.rows * local.columns;
     op.bytes.activation_bytes = grouped_activations(part, input, rows, local, output_share);
-    if (layout_.moe_ep() > 1) op.note = "the rank with most distinct experts";
+    if (layout_.moe_ep() > 1) {
+      op.note += (op.note.empty() ? "" : "; ") + std::string("the rank with most distinct experts");
+    }
     ops_.push_back(std::move(op));
   }
 

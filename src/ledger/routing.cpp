@@ -165,7 +165,7 @@ double expected_max(const std::vector<Normal>& loads) {
     const auto count = static_cast<std::int64_t>(loads.size());
     return loads.front().mean + loads.front().deviation * expected_max_of_normals(count);
   }
-  constexpr int kSteps = 256;
+  constexpr int kSteps = 64;  // the integrand is smooth: 1e-3 of a deviation
   const double stride = (high - low) / kSteps;
   double expected = low;
   for (int step = 0; step < kSteps; ++step) {
@@ -216,8 +216,9 @@ void add_rank_stats(RoutingStats& stats, const std::vector<double>& probabilitie
       std::min({expected_max(distinct), static_cast<double>(each), stats.rank_rows_max});
 }
 
-RoutingStats stats_of_layer(const std::vector<double>& probabilities, double tokens,
-                            std::int64_t ranks, double top_k) {
+// What depends on each layer's own placement, and costs little: distinct experts and ranks.
+RoutingStats placed_stats(const std::vector<double>& probabilities, double tokens,
+                          std::int64_t ranks, double top_k) {
   RoutingStats stats;
   stats.tokens = tokens;
   for (const double probability : probabilities) {
@@ -225,26 +226,33 @@ RoutingStats stats_of_layer(const std::vector<double>& probabilities, double tok
   }
   stats.rows_mean = tokens * top_k / stats.distinct;
   stats.rows_mean_all = tokens * top_k / static_cast<double>(probabilities.size());
+  add_rank_stats(stats, probabilities, tokens, ranks, top_k);
+  return stats;
+}
+
+// Quantiles and the busiest expert, from how popular the experts are, in whatever order.
+void add_load_distribution(RoutingStats& stats, const std::vector<double>& probabilities,
+                           double tokens) {
   const auto experts = static_cast<double>(probabilities.size());
   const std::vector<Alike> groups = group_alike(probabilities);
   stats.rows_p50 = mixture_quantile(groups, experts, tokens, 0.5);
   stats.rows_p99 = mixture_quantile(groups, experts, tokens, 0.99);
   stats.rows_max = std::max(expected_busiest(groups, tokens), stats.rows_mean);
-  add_rank_stats(stats, probabilities, tokens, ranks, top_k);
+}
+
+RoutingStats stats_of_layer(const std::vector<double>& probabilities, double tokens,
+                            std::int64_t ranks, double top_k) {
+  RoutingStats stats = placed_stats(probabilities, tokens, ranks, top_k);
+  add_load_distribution(stats, probabilities, tokens);
   return stats;
 }
 
 constexpr double RoutingStats::*kFields[] = {
-    &RoutingStats::tokens,
-    &RoutingStats::distinct,
-    &RoutingStats::rows_mean,
-    &RoutingStats::rows_mean_all,
-    &RoutingStats::rows_p50,
-    &RoutingStats::rows_p99,
-    &RoutingStats::rows_max,
-    &RoutingStats::rank_distinct_mean,
-    &RoutingStats::rank_distinct_max,
-    &RoutingStats::rank_rows_mean,
+    &RoutingStats::tokens,         &RoutingStats::distinct,
+    &RoutingStats::rows_mean,      &RoutingStats::rows_mean_all,
+    &RoutingStats::rows_p50,       &RoutingStats::rows_p99,
+    &RoutingStats::rows_max,       &RoutingStats::rank_distinct_mean,
+    &RoutingStats::rank_distinct_max, &RoutingStats::rank_rows_mean,
     &RoutingStats::rank_rows_max,
 };
 static_assert(sizeof(kFields) / sizeof(kFields[0]) * sizeof(double) == sizeof(RoutingStats),
@@ -254,12 +262,37 @@ void accumulate(RoutingStats& sum, const RoutingStats& part, double share) {
   for (double RoutingStats::*field : kFields) sum.*field += share * (part.*field);
 }
 
+// The mean over layers. The distribution of loads is that of a typical layer: the mean over layers
+// of the most popular expert's probability, of the second's, and so on.
+Result<RoutingStats> stats_of_recorded(const Routing& routing, std::int64_t experts, double top_k,
+                                       double tokens, std::int64_t ranks) {
+  RoutingStats sum;
+  std::vector<double> profile(static_cast<std::size_t>(experts), 0);
+  const double share = 1.0 / static_cast<double>(routing.counts.size());
+  for (const std::vector<double>& counts : routing.counts) {
+    if (static_cast<std::int64_t>(counts.size()) != experts) {
+      return input_error("{}: \"counts\" has {} experts, the model {}", routing.source,
+                         counts.size(), experts);
+    }
+    NIBBLE_ASSIGN_OR_RETURN(std::vector<double> probabilities,
+                            recorded_probabilities(counts, top_k, routing.source));
+    accumulate(sum, placed_stats(probabilities, tokens, ranks, top_k), share);
+    std::sort(probabilities.begin(), probabilities.end(), std::greater<>());
+    for (std::size_t rank = 0; rank < profile.size(); ++rank) {
+      profile[rank] += share * probabilities[rank];
+    }
+  }
+  add_load_distribution(sum, profile, tokens);
+  return sum;
+}
+
 Result<std::vector<double>> read_counts(const Json& list, std::string_view where) {
   std::vector<double> counts;
   double total = 0;
   for (const Json& item : list.as_array()) {
-    if (!item.is_number() || item.as_number() < 0) {
-      return input_error("{}: \"counts\" must hold numbers of at least 0", where);
+    constexpr double kMostTokens = 1e15;  // above it sums of counts are no longer exact
+    if (!item.is_number() || item.as_number() < 0 || item.as_number() > kMostTokens) {
+      return input_error("{}: \"counts\" must hold numbers from 0 to {}", where, kMostTokens);
     }
     counts.push_back(item.as_number());
     total += item.as_number();
@@ -302,7 +335,10 @@ Result<Routing> Routing::parse(std::string_view text) {
 
 Result<Routing> Routing::parse_counts(const Json& json, std::string_view where) {
   ObjectReader reader(json, std::string(where));
-  const std::string schema = reader.require_string("schema");
+  if (!reader.has("schema")) {
+    reader.fault_at("schema", "is missing; write \"schema\": \"nibble.routing/1\"");
+  }
+  const std::string schema = reader.string("schema").value_or("");
   const Json* counts = reader.array("counts");
   reader.accept("source");
   if (counts == nullptr) reader.fault_at("counts", "is missing");
@@ -342,18 +378,7 @@ Result<RoutingStats> routing_stats(const Routing& routing, std::int64_t experts,
   if (routing.kind == Routing::Kind::kZipf) {
     return stats_of_layer(zipf_probabilities(routing.zipf_exponent, experts, k), tokens, ranks, k);
   }
-  RoutingStats sum;
-  const double share = 1.0 / static_cast<double>(routing.counts.size());
-  for (const std::vector<double>& counts : routing.counts) {
-    if (static_cast<std::int64_t>(counts.size()) != experts) {
-      return input_error("{}: \"counts\" has {} experts, the model {}", routing.source,
-                         counts.size(), experts);
-    }
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<double> probabilities,
-                            recorded_probabilities(counts, k, routing.source));
-    accumulate(sum, stats_of_layer(probabilities, tokens, ranks, k), share);
-  }
-  return sum;
+  return stats_of_recorded(routing, experts, k, tokens, ranks);
 }
 
 Json to_json(const RoutingStats& stats) {

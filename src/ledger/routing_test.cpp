@@ -140,6 +140,18 @@ TEST(Routing, RecordedCountsPerLayerAreAveraged) {
   EXPECT_NEAR(stats(*Routing::parse_counts(json, "t"), 2, 1, 2).distinct, 1.25, 1e-9);
 }
 
+TEST(Routing, EqualCountsInEveryLayerAreUniform) {
+  Routing recorded{.kind = Routing::Kind::kRecorded, .source = "t"};
+  recorded.counts.assign(75, std::vector<double>(256, 1e15));
+  const RoutingStats many = stats(recorded, 256, 8, 64, 8);
+  const RoutingStats uniform = stats(Routing::uniform(), 256, 8, 64, 8);
+  EXPECT_NEAR(many.distinct, uniform.distinct, 1e-6);
+  EXPECT_EQ(many.rows_p50, uniform.rows_p50);
+  EXPECT_EQ(many.rows_p99, uniform.rows_p99);
+  EXPECT_NEAR(many.rows_max, uniform.rows_max, 1e-6);
+  EXPECT_NEAR(many.rank_rows_max, uniform.rank_rows_max, 1e-6);
+}
+
 TEST(Routing, ImpossibleCountsAreRefused) {
   const Json json = *Json::parse(R"({"schema": "nibble.routing/1", "counts": [90, 5, 5]})", "t");
   const Result<RoutingStats> result = routing_stats(*Routing::parse_counts(json, "t"), 3, 2, 4, 1);
@@ -161,6 +173,8 @@ TEST(Routing, BadText) {
                            R"({"schema": "nibble.routing/1", "counts": []})",
                            R"({"schema": "nibble.routing/1", "counts": [0, 0]})",
                            R"({"schema": "nibble.routing/1", "counts": [1, -1]})",
+                           R"({"schema": "nibble.routing/1", "counts": [1e308, 1e308]})",
+                           R"({"counts": [1]})",
                            R"({"schema": "nibble.routing/1", "counts": [[1], 2]})",
                            R"({"schema": "nibble.routing/1", "counts": [1], "extra": 1})"}) {
     EXPECT_FALSE(Routing::parse_counts(*Json::parse(text, "t"), "t").ok()) << text;

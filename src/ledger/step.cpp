@@ -34,14 +34,22 @@ Result<> validate_numbers(const Deployment& deployment) {
   if (deployment.launch_gap_us) {
     NIBBLE_RETURN_IF_ERROR(in_range("--launch-gap-us", *deployment.launch_gap_us, 0, 1e6));
   }
+  const auto moe_layers = static_cast<std::size_t>(
+      std::count_if(deployment.model.layers.begin(), deployment.model.layers.end(),
+                    [](const LayerSpec& layer) { return layer.moe; }));
+  const std::size_t lists = deployment.routing.counts.size();
+  if (lists > 1 && lists != moe_layers) {
+    return input_error("{}: \"counts\" has {} lists; give one, or one for each of the {} MoE layers of {}",
+                       deployment.routing.source, lists, moe_layers, deployment.model.name);
+  }
   const bool one_gpu = deployment.layout.gpus() == 1;
   if (!one_gpu && !deployment.link && deployment.machine.links.empty()) {
     return usage_error("{} has no link in the catalog; give --link GB/s", deployment.machine.name);
   }
   if (!one_gpu) {
     const LinkSpeed link = deployment.effective_link();
-    NIBBLE_RETURN_IF_ERROR(in_range("--link", link.bandwidth_gb_s, 1e-3, 1e6));
-    NIBBLE_RETURN_IF_ERROR(in_range("--link-latency-us", link.latency_us, 0, 1e6));
+    NIBBLE_RETURN_IF_ERROR(in_range("the link's bandwidth in GB/s", link.bandwidth_gb_s, 1e-3, 1e6));
+    NIBBLE_RETURN_IF_ERROR(in_range("the link's latency in us", link.latency_us, 0, 1e6));
   }
   return {};
 }
@@ -102,14 +110,29 @@ Regime largest(double memory_us, double compute_us, double link_us, double launc
   return most == link_us ? Regime::kLink : Regime::kLaunch;
 }
 
-// Time by regime: what each kind of operation takes, not what it could have overlapped.
-Regime regime_of(const Step& step) {
-  double by_regime[4] = {};
+// Each operation's time belongs to the roof that binds it, its gaps to launches; with the bubble
+// the four add up to the step.
+void add_bound_times(Step& step) {
   for (const Op& op : step.ops) {
-    by_regime[static_cast<int>(op.regime)] += op.count * (op.floor_us - op.launch_us);
-    by_regime[static_cast<int>(Regime::kLaunch)] += op.count * op.launch_us;
+    const double run_us = op.count * (op.floor_us - op.launch_us);
+    step.bound_launch_us += op.count * op.launch_us;
+    switch (op.regime) {
+      case Regime::kMemory:
+        step.bound_memory_us += run_us;
+        break;
+      case Regime::kCompute:
+        step.bound_compute_us += run_us;
+        break;
+      case Regime::kLink:
+        step.bound_link_us += run_us;
+        break;
+      case Regime::kLaunch:
+        step.bound_launch_us += run_us;
+        break;
+    }
   }
-  return largest(by_regime[0], by_regime[1], by_regime[2], by_regime[3]);
+  step.regime = largest(step.bound_memory_us, step.bound_compute_us, step.bound_link_us,
+                        step.bound_launch_us);
 }
 
 void add_totals(Step& step, double bandwidth_bytes_us) {
@@ -198,18 +221,19 @@ void Ledger::price_op(Op& op) const {
     const Format stand_in = op.precision == Precision::kFp8 ? Format::kFp8 : Format::kBf16;
     if (machine.peak(op.precision) == nullptr)
       op.precision = compute_precision(machine, stand_in, stand_in);
-    double flop_per_us = machine.peak(op.precision)->dense_tflops.value * 1e6;
+    op.compute_us = op.flop / (machine.peak(op.precision)->dense_tflops.value * 1e6);
+    op.tile_us = op.compute_us;
     if (deployment_.tile && op.shape.k > 0 && machine.sms) {
       const TileShape& tile = *deployment_.tile;
       op.coverage =
           wave_coverage(tile, op.shape.m, op.shape.n, machine.sms->value, op.shape.groups);
-      flop_per_us *= *op.coverage * padding_efficiency(tile, op.shape.m);
+      op.padding = padding_efficiency(tile, op.shape.m);
+      op.tile_us = op.compute_us / (*op.coverage * *op.padding);
     }
-    op.compute_us = op.flop / flop_per_us;
   }
   op.launch_us = op.launches * deployment_.effective_launch_gap_us();
-  op.floor_us = std::max({op.memory_us, op.compute_us, op.link_us}) + op.launch_us;
-  op.regime = largest(op.memory_us, op.compute_us, op.link_us, op.launch_us);
+  op.floor_us = std::max({op.memory_us, op.tile_us, op.link_us}) + op.launch_us;
+  op.regime = largest(op.memory_us, op.tile_us, op.link_us, op.launch_us);
   if (op.floor_us > 0) {
     op.tensor_activity = op.compute_us / op.floor_us;
     op.dram_activity = op.memory_us / op.floor_us;
@@ -262,7 +286,7 @@ Result<Step> Ledger::price(const Pass& pass, double microbatches) const {
   step.step_us = turns * slowest;
   add_totals(step,
              deployment_.machine.bandwidth_gb_s.value * 1e3 * deployment_.bandwidth_efficiency);
-  step.regime = regime_of(step);
+  add_bound_times(step);
   step.tensor_activity = step.compute_us / step.step_us;
   step.dram_activity = step.memory_us / step.step_us;
   return step;

@@ -61,8 +61,13 @@ struct Step {
   double compute_us = 0;            // FLOP / peak,
   double link_us = 0;               // collectives and transfers,
   double launch_us = 0;             // and gaps between kernels
+  // The same time by what binds each operation; with the bubble they add up to step_us:
+  double bound_memory_us = 0;
+  double bound_compute_us = 0;
+  double bound_link_us = 0;
+  double bound_launch_us = 0;  // gaps, and operations shorter than their gap
   double weights_and_kv_us = 0;     // (weights + KV) / bandwidth: what simple models call the step
-  Regime regime = Regime::kMemory;  // the largest share of step_us
+  Regime regime = Regime::kMemory;  // the largest of the four bound times
   double tensor_activity = 0;
   double dram_activity = 0;
   double pipeline_bubble_us = 0;
@@ -76,6 +81,7 @@ struct Capacity {
   double kv_bytes_per_token = 0;    // on one GPU, of one token of one sequence
   double budget_bytes = 0;          // memory x utilization - weights; negative: does not fit
   double tokens = 0;                // whole deployment
+  std::int64_t stage = 0;  // the pipeline stage with least room, which these are of
   std::string limit;                // sentence when the weights alone do not fit
   double sequences(double tokens_each) const;  // whole sequences that fit
 };

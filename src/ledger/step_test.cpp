@@ -202,6 +202,10 @@ TEST(Step, TotalsAreTheSumsOfTheOperations) {
       floor_us += op.count * op.floor_us;
     }
     EXPECT_NEAR(floor_us + step.pipeline_bubble_us, step.step_us, 1e-6 * step.step_us) << model;
+    EXPECT_NEAR(step.bound_memory_us + step.bound_compute_us + step.bound_link_us +
+                    step.bound_launch_us + step.pipeline_bubble_us,
+                step.step_us, 1e-6 * step.step_us)
+        << model;
   }
 }
 
@@ -223,7 +227,11 @@ TEST(Step, TileCoverageRaisesTheComputeTerm) {
   const Op tiled = find_op(decode(deployment, 1024), "moe.gate_up");
   // 256 groups x 1 x 4 = 1,024 tiles on 188 SMs are 6 waves (1,128 slots); 32 of 128 rows are real.
   EXPECT_NEAR(*tiled.coverage, 1024.0 / 1128, 1e-9);
-  EXPECT_NEAR(tiled.compute_us / plain.compute_us, 4 * 1128.0 / 1024, 1e-6);
+  EXPECT_NEAR(*tiled.padding, 32.0 / 128, 1e-6);
+  // Idle SMs and padded rows are not work: the activity of the tensor cores does not rise.
+  EXPECT_EQ(tiled.compute_us, plain.compute_us);
+  EXPECT_LE(tiled.tensor_activity, plain.tensor_activity);
+  EXPECT_NEAR(tiled.tile_us / plain.compute_us, 4 * 1128.0 / 1024, 1e-6);
 }
 
 TEST(Capacity, Glm5OnEightCards) {
@@ -253,6 +261,34 @@ TEST(Capacity, KvBytes) {
   AttentionSpec gqa{.heads = 64, .kv_heads = 4, .head_dim = 128};
   EXPECT_EQ(kv_bytes_per_token_and_layer(gqa, Format::kBf16, 1), 2 * 4 * 128 * 2);
   EXPECT_EQ(kv_bytes_per_token_and_layer(gqa, Format::kFp8, 8), 2 * 128);
+}
+
+TEST(Step, BlocksThatDoNotDivideAreNamed) {
+  // 768 / 8 = 96 columns of down under TP8: no whole block of 128, but six of 16.
+  const Op fp8 = find_op(decode(deployment_of("qwen3-30b-a3b-fp8", "h200", {.tp = 8}), 8), "moe.down");
+  EXPECT_EQ(fp8.misaligned, "K = 96 on a GPU is no multiple of the 128-wide blocks of fp8-block128");
+  EXPECT_EQ(find_op(decode(deployment_of("qwen3-30b-a3b-nvfp4", "b200", {.tp = 8}), 8), "moe.down").misaligned, "");
+  EXPECT_EQ(find_op(decode(deployment_of("qwen3-30b-a3b-fp8", "h200", {.tp = 1}), 8), "moe.down").misaligned, "");
+}
+
+TEST(Step, AWidenedProductSaysSo) {
+  const Op widened = find_op(decode(deployment_of("glm-5-nvfp4", "h200", {.tp = 8}), 8), "moe.gate_up");
+  EXPECT_EQ(widened.format, "nvfp4 x bf16");
+  EXPECT_NE(widened.note.find("bf16"), std::string::npos) << widened.note;
+  const Op native = find_op(decode(deployment_of("glm-5-nvfp4", "b200", {.tp = 8}), 8), "moe.gate_up");
+  EXPECT_EQ(native.format, "nvfp4 x nvfp4");
+  EXPECT_EQ(native.note, "");
+}
+
+TEST(Step, RecordedCountsNeedOneListOrOneAMoeLayer) {
+  Deployment deployment = deployment_of("glm-5-nvfp4", "b200", {.tp = 8});
+  deployment.routing = {.kind = Routing::Kind::kRecorded, .source = "counts.json"};
+  deployment.routing.counts.assign(75, std::vector<double>(256, 1));
+  EXPECT_TRUE(decode_step(deployment, 32).ok());
+  deployment.routing.counts.resize(3);
+  const Result<Step> result = decode_step(deployment, 32);
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("75 MoE layers"), std::string::npos);
 }
 
 TEST(Step, BadNumbersAreRefused) {

@@ -1,4 +1,3 @@
-#include <cmath>
 #include <set>
 
 #include "base/text.h"
@@ -17,12 +16,11 @@ class SourcedReader {
 
   // A bare number, or {"value", "is", "source"}; faults go to `reader`.
   std::optional<Sourced> read(ObjectReader& reader, std::string_view key,
-                              const NumberRange& range) const {
+                              const NumberRule& rule) const {
     const Json* found = reader.any(key);
     if (found == nullptr) return std::nullopt;
     if (found->is_number()) {
-      check_finite(reader, key, *found);
-      return Sourced{reader.number(key, range).value_or(0), Provenance::kGiven, file_};
+      return Sourced{checked(reader, key, rule), Provenance::kGiven, file_};
     }
     if (!found->is_object()) {
       reader.fault_at(key, fmt::format("must be a number or an object with \"value\", \"is\" and "
@@ -30,38 +28,39 @@ class SourcedReader {
                                        found->kind_name()));
       return std::nullopt;
     }
-    return read_object(reader, key, *found, range);
+    return read_object(reader, key, *found, rule);
   }
 
-  Sourced require(ObjectReader& reader, std::string_view key, const NumberRange& range,
+  Sourced require(ObjectReader& reader, std::string_view key, const NumberRule& rule,
                   std::string_view what) const {
     if (!reader.has(key)) reader.fault_at(key, fmt::format("is missing; give {}", what));
-    return read(reader, key, range).value_or(Sourced{});
+    return read(reader, key, rule).value_or(Sourced{});
   }
 
  private:
-  static void check_finite(ObjectReader& reader, std::string_view key, const Json& number) {
-    if (!std::isfinite(number.as_number())) {
-      reader.fault_at(key, fmt::format("is {}; it must be a finite number", number.as_number()));
+  static double checked(ObjectReader& reader, std::string_view key, const NumberRule& rule) {
+    if (!reader.has(key)) reader.fault_at(key, "is missing");
+    const std::optional<double> value = reader.number(key);
+    if (!value) return 0;
+    if (const std::string fault = number_fault(*value, rule); !fault.empty()) {
+      reader.fault_at(key, fault);
     }
+    return *value;
   }
 
   std::optional<Sourced> read_object(ObjectReader& reader, std::string_view key, const Json& json,
-                                     const NumberRange& range) const {
+                                     const NumberRule& rule) const {
     const std::string_view separator = reader.where() == file_ ? ": " : ".";
     ObjectReader inner(json, fmt::format("{}{}{}", reader.where(), separator, key));
-    if (const Json* value = inner.any("value"); value != nullptr && value->is_number()) {
-      check_finite(inner, "value", *value);
-    }
     Sourced number;
-    number.value = inner.require_number("value", range);
+    number.value = checked(inner, "value", rule);
     number.provenance = Provenance::kGiven;
     if (const std::optional<std::string> is = inner.string("is")) {
       if (const std::optional<Provenance> provenance = provenance_from_string(*is)) {
         number.provenance = *provenance;
       } else {
-        inner.fault_at("is", fmt::format("is \"{}\"; it must be datasheet, measured, derived, "
-                                         "assumed or given",
+        inner.fault_at("is", fmt::format("is \"{}\"; it must be datasheet, reported, measured, "
+                                         "derived, assumed or given",
                                          *is));
       }
     }
@@ -89,13 +88,11 @@ std::vector<std::string> read_strings(ObjectReader& reader, std::string_view key
 
 Peak read_peak(ObjectReader& reader, const SourcedReader& numbers) {
   Peak peak;
-  peak.dense_tflops = numbers.require(reader, "dense_tflops", kPositive,
+  peak.dense_tflops = numbers.require(reader, "dense_tflops", rules::kPeak,
                                       "the dense rate, half of the sparse one on most chips");
-  peak.sparse_tflops = numbers.read(reader, "sparse_tflops", kPositive);
-  if (peak.sparse_tflops && peak.sparse_tflops->value < peak.dense_tflops.value) {
-    reader.fault_at("sparse_tflops",
-                    fmt::format("is {}, below the dense {}; were the two exchanged?",
-                                peak.sparse_tflops->value, peak.dense_tflops.value));
+  peak.sparse_tflops = numbers.read(reader, "sparse_tflops", rules::kPeak);
+  if (const std::string fault = sparse_fault(peak); !fault.empty()) {
+    reader.fault_at("sparse_tflops", fault);
   }
   return peak;
 }
@@ -136,10 +133,10 @@ void read_links(ObjectReader& reader, const SourcedReader& numbers, std::string_
     if (!names.insert(link.name).second) {
       inner.fault_at("name", fmt::format("is \"{}\", as on another link", link.name));
     }
-    link.bandwidth_gb_s = numbers.require(inner, "bandwidth_gb_s", kPositive,
+    link.bandwidth_gb_s = numbers.require(inner, "bandwidth_gb_s", rules::kBandwidth,
                                           "the bandwidth per direction and GPU in GB/s");
-    link.latency_us =
-        numbers.require(inner, "latency_us", kLatency, "the time of one hop in us; 0 to ignore it");
+    link.latency_us = numbers.require(inner, "latency_us", rules::kMicroseconds,
+                                      "the time of one hop in us; 0 to ignore it");
     if (const Result<> done = inner.finish(); !done) reader.fault(done.error());
     machine.links.push_back(std::move(link));
   }
@@ -151,24 +148,17 @@ void read_power(ObjectReader& reader, const SourcedReader& numbers, std::string_
   if (power == nullptr) return;
   ObjectReader inner(*power, fmt::format("{}: power", where));
   for (const PowerField& field : kPowerFields) {
-    machine.power.*field.member = numbers.read(inner, field.key, kPositive);
+    machine.power.*field.member = numbers.read(inner, field.key, rules::kWatts);
   }
   if (const Result<> done = inner.finish(); !done) reader.fault(done.error());
 }
 
 void read_fields(ObjectReader& reader, const SourcedReader& numbers, MachineSpec& machine) {
   for (const MachineField& field : kMachineFields) {
-    const std::optional<Sourced> number = numbers.read(reader, field.key, kPositive);
-    if (number && field.whole && std::floor(number->value) != number->value) {
-      reader.fault_at(field.key, fmt::format("is {}; it must be a whole number", number->value));
-    }
-    machine.*field.member = number;
+    machine.*field.member = numbers.read(reader, field.key, field.rule);
   }
-  if (machine.shared_per_sm_bytes && machine.shared_per_block_bytes &&
-      machine.shared_per_block_bytes->value > machine.shared_per_sm_bytes->value) {
-    reader.fault_at("shared_per_block_bytes", fmt::format("is {}, more than the {} of a whole SM",
-                                                          machine.shared_per_block_bytes->value,
-                                                          machine.shared_per_sm_bytes->value));
+  if (const std::string fault = shared_memory_fault(machine); !fault.empty()) {
+    reader.fault_at("shared_per_block_bytes", fault);
   }
 }
 
@@ -225,10 +215,10 @@ Result<MachineSpec> parse_machine(const Json& json, std::string_view where) {
   machine.arch = reader.string("arch").value_or("");
   machine.is_cpu = reader.boolean("is_cpu").value_or(false);
   read_peaks(reader, numbers, where, machine);
-  machine.bandwidth_gb_s =
-      numbers.require(reader, "bandwidth_gb_s", kPositive, "the DRAM read bandwidth in GB/s");
+  machine.bandwidth_gb_s = numbers.require(reader, "bandwidth_gb_s", rules::kBandwidth,
+                                           "the DRAM read bandwidth in GB/s");
   machine.memory_gb =
-      numbers.require(reader, "memory_gb", kPositive, "the memory's capacity in 1e9 bytes");
+      numbers.require(reader, "memory_gb", rules::kMemory, "the memory's capacity in 1e9 bytes");
   read_fields(reader, numbers, machine);
   read_links(reader, numbers, where, machine);
   read_power(reader, numbers, where, machine);

@@ -1,4 +1,3 @@
-#include <cmath>
 #include <functional>
 
 #include "base/text.h"
@@ -11,63 +10,77 @@ namespace {
 // A number that --set can reach: its path and how it is replaced.
 struct Slot {
   std::string path;
-  bool may_be_zero = false;
+  NumberRule rule;
   std::function<void(Sourced)> set;
 };
-
-void add_peak_slots(MachineSpec& machine, std::vector<Slot>& slots) {
-  for (const Precision precision : kPrecisions) {
-    const std::string prefix = fmt::format("peaks.{}", to_string(precision));
-    // A dense peak may be added: a machine "with fp4" is a fair question.
-    slots.push_back({prefix + ".dense_tflops", false, [&machine, precision](Sourced number) {
-                       machine.peaks[precision].dense_tflops = std::move(number);
-                     }});
-    if (machine.peak(precision) == nullptr) continue;
-    slots.push_back({prefix + ".sparse_tflops", false, [&machine, precision](Sourced number) {
-                       machine.peaks[precision].sparse_tflops = std::move(number);
-                     }});
-  }
-}
-
-void add_link_slots(MachineSpec& machine, std::vector<Slot>& slots) {
-  for (std::size_t index = 0; index < machine.links.size(); ++index) {
-    const std::string prefix = fmt::format("links.{}", index);
-    slots.push_back({prefix + ".bandwidth_gb_s", false, [&machine, index](Sourced number) {
-                       machine.links[index].bandwidth_gb_s = std::move(number);
-                     }});
-    slots.push_back({prefix + ".latency_us", true, [&machine, index](Sourced number) {
-                       machine.links[index].latency_us = std::move(number);
-                     }});
-  }
-}
-
-std::vector<Slot> slots_of(MachineSpec& machine) {
-  std::vector<Slot> slots;
-  slots.push_back({"bandwidth_gb_s", false,
-                   [&machine](Sourced number) { machine.bandwidth_gb_s = std::move(number); }});
-  slots.push_back(
-      {"memory_gb", false, [&machine](Sourced number) { machine.memory_gb = std::move(number); }});
-  for (const MachineField& field : kMachineFields) {
-    slots.push_back({field.key, false, [&machine, member = field.member](Sourced number) {
-                       machine.*member = std::move(number);
-                     }});
-  }
-  add_peak_slots(machine, slots);
-  add_link_slots(machine, slots);
-  for (const PowerField& field : kPowerFields) {
-    slots.push_back({fmt::format("power.{}", field.key), false,
-                     [&machine, member = field.member](Sourced number) {
-                       machine.power.*member = std::move(number);
-                     }});
-  }
-  return slots;
-}
 
 // How much faster the chip's sparse rate is than its dense one.
 double sparse_ratio(const Peak& peak) {
   constexpr double kUsual = 2;  // 2:4 sparsity skips half of the products
   if (!peak.sparse_tflops) return kUsual;
   return peak.sparse_tflops->value / peak.dense_tflops.value;
+}
+
+// A dense rate above the sparse one would contradict it: the sparse rate then follows by the chip's
+// ratio.
+void set_dense(Peak& peak, Sourced number) {
+  const double ratio = sparse_ratio(peak);
+  peak.dense_tflops = std::move(number);
+  if (sparse_fault(peak).empty()) return;
+  peak.sparse_tflops = {
+      peak.dense_tflops.value * ratio, Provenance::kDerived,
+      fmt::format("{:.4g} x the dense rate of {}", ratio, peak.dense_tflops.source)};
+}
+
+void add_peak_slots(MachineSpec& machine, std::vector<Slot>& slots) {
+  for (const Precision precision : kPrecisions) {
+    const std::string prefix = fmt::format("peaks.{}", to_string(precision));
+    // A dense peak may be added: a machine "with fp4" is a fair question.
+    slots.push_back({prefix + ".dense_tflops", rules::kPeak, [&machine, precision](Sourced number) {
+                       set_dense(machine.peaks[precision], std::move(number));
+                     }});
+    if (machine.peak(precision) == nullptr) continue;
+    slots.push_back(
+        {prefix + ".sparse_tflops", rules::kPeak, [&machine, precision](Sourced number) {
+           machine.peaks[precision].sparse_tflops = std::move(number);
+         }});
+  }
+}
+
+void add_link_slots(MachineSpec& machine, std::vector<Slot>& slots) {
+  for (std::size_t index = 0; index < machine.links.size(); ++index) {
+    const std::string prefix = fmt::format("links.{}", index);
+    slots.push_back(
+        {prefix + ".bandwidth_gb_s", rules::kBandwidth, [&machine, index](Sourced number) {
+           machine.links[index].bandwidth_gb_s = std::move(number);
+         }});
+    slots.push_back(
+        {prefix + ".latency_us", rules::kMicroseconds, [&machine, index](Sourced number) {
+           machine.links[index].latency_us = std::move(number);
+         }});
+  }
+}
+
+std::vector<Slot> slots_of(MachineSpec& machine) {
+  std::vector<Slot> slots;
+  slots.push_back({"bandwidth_gb_s", rules::kBandwidth,
+                   [&machine](Sourced number) { machine.bandwidth_gb_s = std::move(number); }});
+  slots.push_back({"memory_gb", rules::kMemory,
+                   [&machine](Sourced number) { machine.memory_gb = std::move(number); }});
+  for (const MachineField& field : kMachineFields) {
+    slots.push_back({field.key, field.rule, [&machine, member = field.member](Sourced number) {
+                       machine.*member = std::move(number);
+                     }});
+  }
+  add_peak_slots(machine, slots);
+  add_link_slots(machine, slots);
+  for (const PowerField& field : kPowerFields) {
+    slots.push_back({fmt::format("power.{}", field.key), rules::kWatts,
+                     [&machine, member = field.member](Sourced number) {
+                       machine.power.*member = std::move(number);
+                     }});
+  }
+  return slots;
 }
 
 void scale(Sourced& number, double factor, std::string_view why) {
@@ -89,6 +102,25 @@ std::string peak_names(const MachineSpec& machine) {
   return join(names, ", ");
 }
 
+// The number at `path` is in its range; it may still contradict another one.
+Result<> check_agreement(const MachineSpec& machine, std::string_view path) {
+  const std::string shared = shared_memory_fault(machine);
+  if (!shared.empty() && path == "shared_per_block_bytes") {
+    return usage_error("{} {}", path, shared);
+  }
+  if (!shared.empty() && path == "shared_per_sm_bytes") {
+    return usage_error("{} is {}, and shared_per_block_bytes {}; lower that one first", path,
+                       machine.shared_per_sm_bytes->value, shared);
+  }
+  for (const auto& [precision, peak] : machine.peaks) {
+    const std::string sparse = sparse_fault(peak);
+    if (!sparse.empty() && path == fmt::format("peaks.{}.sparse_tflops", to_string(precision))) {
+      return usage_error("{} {}", path, sparse);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> settable_paths(const MachineSpec& machine) {
@@ -100,19 +132,15 @@ std::vector<std::string> settable_paths(const MachineSpec& machine) {
 
 Result<> set_number(MachineSpec& machine, std::string_view path, double value,
                     std::string_view source) {
-  for (const Slot& slot : slots_of(machine)) {
+  MachineSpec changed = machine;  // a refused number leaves the machine as it was
+  for (const Slot& slot : slots_of(changed)) {
     if (slot.path != path) continue;
-    const NumberRange range = slot.may_be_zero ? kLatency : kPositive;
-    const bool zero_is_fine = slot.may_be_zero && value == 0;
-    if (!std::isfinite(value) || (value <= 0 && !zero_is_fine)) {
-      return usage_error("{} is {}; give a number {}", path, value,
-                         slot.may_be_zero ? "of at least 0" : "above 0");
-    }
-    if (value < range.min || value > range.max) {
-      return usage_error("{} is {}; give a number from {} to {}", path, value, range.min,
-                         range.max);
+    if (const std::string fault = number_fault(value, slot.rule); !fault.empty()) {
+      return usage_error("{} {}", path, fault);
     }
     slot.set(Sourced{value, Provenance::kGiven, std::string(source)});
+    NIBBLE_RETURN_IF_ERROR(check_agreement(changed, path));
+    machine = std::move(changed);
     return {};
   }
   const std::vector<std::string> paths = settable_paths(machine);
@@ -123,9 +151,8 @@ Result<> set_number(MachineSpec& machine, std::string_view path, double value,
 
 Result<> set_peak(MachineSpec& machine, Precision precision, double quoted_tflops, PeakIs is,
                   bool scale_others, std::string_view source) {
-  if (!std::isfinite(quoted_tflops) || quoted_tflops <= 0 || quoted_tflops > kPositive.max) {
-    return usage_error("the quoted {} peak is {}; give TFLOPS above 0", to_string(precision),
-                       quoted_tflops);
+  if (const std::string fault = number_fault(quoted_tflops, rules::kPeak); !fault.empty()) {
+    return usage_error("the quoted {} peak {}", to_string(precision), fault);
   }
   if (machine.peak(precision) == nullptr) {
     return usage_error("{} has no {} peak to replace; it has {}", machine.name,

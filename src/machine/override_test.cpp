@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <tuple>
 
 #include "machine/spec.h"
 
@@ -30,14 +31,86 @@ TEST(SetNumber, ReplacesOneNumberAndSaysWhoDidIt) {
 }
 
 TEST(SetNumber, EveryPathThatIsListedCanBeSet) {
-  MachineSpec machine = load("h200");
-  double value = 1000;
-  for (const std::string& path : settable_paths(machine)) {
-    EXPECT_TRUE(set_number(machine, path, value).ok()) << path;
-    value += 1;
+  const MachineSpec h200 = load("h200");
+  for (const std::string& path : settable_paths(h200)) {
+    // 5,000: above every dense peak of the h200, so that a sparse one may be that. An SM's shared
+    // memory must hold a block's, 232,448.
+    const double value = path == "shared_per_sm_bytes" ? 300000 : 5000;
+    MachineSpec machine = h200;
+    const Result<> result = set_number(machine, path, value);
+    EXPECT_TRUE(result.ok()) << path << (result.ok() ? "" : result.error().message);
+    EXPECT_NE(to_json(machine), to_json(h200)) << path;
+    EXPECT_TRUE(parse_machine(to_json(machine), "copy").ok()) << path;
   }
-  EXPECT_EQ(machine.bandwidth_gb_s.value, 1000);  // the first two paths
-  EXPECT_EQ(machine.memory_gb.value, 1001);
+}
+
+// The same sentence from a file and from --set, for each number and each way to be wrong.
+TEST(SetNumber, HoldsNumbersToTheRulesOfFiles) {
+  const std::pair<const char*, double> cases[] = {
+      {"sms", 1.5},
+      {"sms", 1e15},
+      {"sms", 0},
+      {"registers_per_sm", 0.5},
+      {"bandwidth_gb_s", 1e7},
+      {"memory_gb", 0.01},
+      {"clock_mhz", 1e6},
+      {"l2_mb", -1},
+      {"launch_gap_us", 1e7},
+      {"shared_per_block_bytes", 1.5},
+      {"shared_per_block_bytes", 300000},
+  };
+  for (const auto& [path, value] : cases) {
+    MachineSpec machine = load("h200");
+    const Json before = to_json(machine);
+    const Result<> set = set_number(machine, path, value);
+    ASSERT_FALSE(set.ok()) << path << value;
+    EXPECT_EQ(set.error().kind, ErrorKind::kUsage);
+    EXPECT_EQ(to_json(machine), before) << path;
+    Json file = before;
+    file.set(path, value);
+    const Result<MachineSpec> read = parse_machine(file, "m.json");
+    ASSERT_FALSE(read.ok()) << path << value;
+    const std::string as_in_files = "m.json: \"" + std::string(path) + "\"";
+    ASSERT_TRUE(read.error().message.starts_with(as_in_files)) << read.error().message;
+    EXPECT_EQ(set.error().message, path + read.error().message.substr(as_in_files.size()));
+  }
+}
+
+TEST(SetNumber, SaysWhatANumberMayBe) {
+  const std::tuple<const char*, double, const char*> cases[] = {
+      {"sms", 1.5, "sms is 1.5; it must be a whole number"},
+      {"sms", 1e15, "sms is 1000000000000000; it must be from 1 to 100000"},
+      {"shared_per_block_bytes", 1e9,
+       "shared_per_block_bytes is 1000000000, more than the 233472 of a whole SM"},
+      {"shared_per_sm_bytes", 1000,
+       "shared_per_sm_bytes is 1000, and shared_per_block_bytes is 232448, more than the 1000 of a "
+       "whole SM; lower that one first"},
+      {"links.0.bandwidth_gb_s", 1e9,
+       "links.0.bandwidth_gb_s is 1000000000; it must be from 0.001 to 1000000 GB/s"},
+      {"links.1.latency_us", -1, "links.1.latency_us is -1; it must be from 0 to 1000000 us"},
+      {"power.limit_w", 1e6, "power.limit_w is 1000000; it must be from 1 to 100000 W"},
+      {"peaks.fp8.dense_tflops", 0,
+       "peaks.fp8.dense_tflops is 0; it must be from 1e-06 to 1000000 TFLOPS"},
+      {"peaks.fp8.sparse_tflops", 5,
+       "peaks.fp8.sparse_tflops is 5, below the dense 1978.9; were the two exchanged?"},
+  };
+  for (const auto& [path, value, expected] : cases) {
+    MachineSpec machine = load("h200");
+    const Result<> result = set_number(machine, path, value);
+    ASSERT_FALSE(result.ok()) << path;
+    EXPECT_EQ(result.error().message, expected);
+  }
+}
+
+// The h200's fp8: 3,957.8 sparse / 1,978.9 dense = 2, so 4,000 dense are 8,000 sparse.
+TEST(SetNumber, ADensePeakAboveTheSparseOneTakesItAlong) {
+  MachineSpec machine = load("h200");
+  ASSERT_TRUE(set_number(machine, "peaks.fp8.dense_tflops", 3000).ok());
+  EXPECT_EQ(machine.peaks.at(Precision::kFp8).sparse_tflops->value, 3957.8);  // no contradiction
+  machine = load("h200");
+  ASSERT_TRUE(set_number(machine, "peaks.fp8.dense_tflops", 4000).ok());
+  EXPECT_DOUBLE_EQ(machine.peaks.at(Precision::kFp8).sparse_tflops->value, 8000);
+  EXPECT_EQ(machine.peaks.at(Precision::kFp8).sparse_tflops->provenance, Provenance::kDerived);
 }
 
 TEST(SetNumber, ReachesLinksPowerAndNumbersThatTheMachineLacks) {
@@ -62,7 +135,7 @@ TEST(SetNumber, RefusesWhatIsNoPositiveNumber) {
     const Result<> result = set_number(machine, "bandwidth_gb_s", value);
     ASSERT_FALSE(result.ok()) << value;
     EXPECT_EQ(result.error().kind, ErrorKind::kUsage);
-    EXPECT_NE(result.error().message.find("give a number above 0"), std::string::npos);
+    EXPECT_TRUE(result.error().message.starts_with("bandwidth_gb_s is ")) << result.error().message;
     EXPECT_EQ(machine.bandwidth_gb_s.value, 4800);
   }
   MachineSpec machine = load("h200");
@@ -110,7 +183,7 @@ TEST(SetPeak, ADenseQuoteIsTakenAsItIs) {
   EXPECT_DOUBLE_EQ(dense(machine, Precision::kFp4), 3700);
   EXPECT_DOUBLE_EQ(machine.peaks.at(Precision::kFp4).sparse_tflops->value, 7400);
   EXPECT_EQ(dense(machine, Precision::kBf16), 467.8);
-  EXPECT_EQ(machine.peaks.at(Precision::kBf16).dense_tflops.provenance, Provenance::kDatasheet);
+  EXPECT_EQ(machine.peaks.at(Precision::kBf16).dense_tflops.provenance, Provenance::kReported);
 }
 
 // The B300's sparse fp4 is 18/14 of its dense: 18,000 quoted sparse are 14,000 dense, not 9,000.
@@ -144,7 +217,12 @@ TEST(SetPeak, RefusesNonsense) {
     EXPECT_FALSE(set_peak(machine, Precision::kFp4, quoted, PeakIs::kDense, true, "case").ok());
     EXPECT_EQ(dense(machine, Precision::kFp4), 9000);
   }
-  MachineSpec machine = load("h200");
+  MachineSpec machine = load("b200");
+  const Result<> huge = set_peak(machine, Precision::kFp4, 1e300, PeakIs::kDense, false, "--peak");
+  ASSERT_FALSE(huge.ok());
+  EXPECT_EQ(huge.error().message,
+            "the quoted fp4 peak is 1e+300; it must be from 1e-06 to 1000000 TFLOPS");
+  machine = load("h200");
   const Result<> result = set_peak(machine, Precision::kFp4, 4000, PeakIs::kDense, true, "case");
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().message,

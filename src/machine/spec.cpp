@@ -1,11 +1,15 @@
 #include "machine/spec.h"
 
+#include <fmt/core.h>
+
 namespace nibble {
 
 std::string_view to_string(Provenance provenance) {
   switch (provenance) {
     case Provenance::kDatasheet:
       return "datasheet";
+    case Provenance::kReported:
+      return "reported";
     case Provenance::kMeasured:
       return "measured";
     case Provenance::kDerived:
@@ -20,8 +24,8 @@ std::string_view to_string(Provenance provenance) {
 
 std::optional<Provenance> provenance_from_string(std::string_view name) {
   for (const Provenance provenance :
-       {Provenance::kDatasheet, Provenance::kMeasured, Provenance::kDerived, Provenance::kAssumed,
-        Provenance::kGiven}) {
+       {Provenance::kDatasheet, Provenance::kReported, Provenance::kMeasured, Provenance::kDerived,
+        Provenance::kAssumed, Provenance::kGiven}) {
     if (to_string(provenance) == name) return provenance;
   }
   return std::nullopt;
@@ -39,6 +43,24 @@ Precision compute_precision(const MachineSpec& machine, Format weights, Format a
   // without a bf16 unit, a CPU, computes in fp32. fp32 operands on a machine that states no fp32
   // rate are held against its bf16 one: the only roof there is.
   return machine.peak(Precision::kBf16) != nullptr ? Precision::kBf16 : Precision::kFp32;
+}
+
+std::string widening_note(const MachineSpec& machine, Format weights, Format activations) {
+  const Precision native = native_precision(weights, activations);
+  const Precision used = compute_precision(machine, weights, activations);
+  const auto is_16_bit = [](Format format) {
+    return format == Format::kBf16 || format == Format::kFp16;
+  };
+  // The pairs of different kinds, which no machine multiplies as they are (NVFP4 x int8).
+  const bool odd_pair =
+      (native == Precision::kBf16 && !(is_16_bit(weights) && is_16_bit(activations))) ||
+      (native == Precision::kFp32 && weights != activations);
+  if (odd_pair) {
+    return fmt::format("no {} x {} unit: multiplied in {}", to_string(weights),
+                       to_string(activations), to_string(used));
+  }
+  if (used == native) return "";
+  return fmt::format("no {} unit: multiplied in {}", to_string(native), to_string(used));
 }
 
 }  // namespace nibble

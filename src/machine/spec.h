@@ -20,6 +20,7 @@ namespace nibble {
 
 enum class Provenance {
   kDatasheet,  // printed by the maker
+  kReported,   // stated by a third party: a reseller, a database, a tool's system file
   kMeasured,   // measured by the named source, or by us on this machine
   kDerived,    // computed from other numbers; `source` has the formula
   kAssumed,    // ours; replace it when you know better
@@ -80,6 +81,9 @@ struct MachineSpec {
 // The unit that runs `weights` x `activations` on this machine, widening where it lacks one (an
 // H200 multiplies NVFP4 weights in bf16). Needs a bf16 or fp32 peak, which every machine has.
 Precision compute_precision(const MachineSpec& machine, Format weights, Format activations);
+// Empty when the machine multiplies the pair natively, else the missing unit and the one used:
+// "no fp4 unit: multiplied in bf16".
+std::string widening_note(const MachineSpec& machine, Format weights, Format activations);
 
 // Reads nibble.machine/1 (docs/schemas/nibble.machine.1.json). `where` names the file in errors and
 // becomes the source of numbers that are given bare. Required: name, bandwidth_gb_s, memory_gb and
@@ -95,7 +99,9 @@ std::optional<MachineSpec> find_in_catalog(std::string_view name);
 std::vector<std::string> nearest_machines(std::string_view name);  // catalog names, best first
 
 // Replaces one number by its path: "bandwidth_gb_s", "peaks.fp4.dense_tflops", "power.limit_w",
-// "links.0.bandwidth_gb_s". Unknown paths are usage errors with the nearest ones.
+// "links.0.bandwidth_gb_s", under the rules of machine files (machine/fields.h); the machine stays
+// as it was when the number is refused. A dense peak above the sparse one takes that along by the
+// chip's ratio. Unknown paths are usage errors with the nearest ones.
 Result<> set_number(MachineSpec& machine, std::string_view path, double value,
                     std::string_view source = "--set");
 std::vector<std::string> settable_paths(const MachineSpec& machine);

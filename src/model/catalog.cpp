@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A MIXED_PRECISION config lists each module of a checkpoint: 124,000 of them are 12 MB.
-constexpr std::size_t kMaxConfigBytes = 256 << 20;
+constexpr std::size_t kMaxConfigBytes = 32 << 20;
 
 struct CatalogFile {
   CatalogModel model;
@@ -46,7 +46,7 @@ Result<ModelSpec> parse_catalog_file(const Json& json, const std::string& origin
   NIBBLE_ASSIGN_OR_RETURN(
       ModelSpec model,
       parse_model(file.config, file.hf_quant_config ? &*file.hf_quant_config : nullptr,
-                  file.model.name, origin + ": config"));
+                  file.model.name, origin + ": config", origin + ": hf_quant_config"));
   model.title = file.model.title;
   model.source = file.model.source;
   return model;
@@ -84,7 +84,8 @@ Result<ModelSpec> load_file(const fs::path& path) {
   if (path.filename() == "config.json" && fs::exists(beside, ignored)) {
     NIBBLE_ASSIGN_OR_RETURN(quantization, read_json(beside));
   }
-  return parse_model(config, quantization ? &*quantization : nullptr, name_of(path), path.string());
+  return parse_model(config, quantization ? &*quantization : nullptr, name_of(path), path.string(),
+                     beside.string());
 }
 
 Result<ModelSpec> load_folder(const fs::path& folder) {

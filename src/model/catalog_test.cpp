@@ -269,6 +269,36 @@ TEST(Catalog, LoadsAndCountsFast) {
 }
 #endif
 
+// Every catalog model with experts, its count taken out or set to 0: never a dense model.
+TEST(Catalog, NoModelLosesItsExpertsInSilence) {
+  const std::filesystem::path folder = std::filesystem::path(NIBBLE_SOURCE_DIR) / "data" / "models";
+  int tried = 0;
+  for (const auto& [name, title, source] : model_catalog()) {
+    const Result<std::string> text = read_file(folder / (name + ".json"), 1 << 24);
+    ASSERT_TRUE(text.ok()) << name;
+    Result<Json> file = Json::parse(*text, name);
+    ASSERT_TRUE(file.ok()) << name;
+    for (const Json& replacement : {Json(), Json(0)}) {
+      Json config = *file->find("config");
+      Json* part = config.find("hidden_size") != nullptr ? &config : config.find("text_config");
+      ASSERT_NE(part, nullptr) << name;
+      std::string key;
+      for (const char* count : {"n_routed_experts", "num_experts", "num_local_experts"}) {
+        if (part->find(count) == nullptr) continue;
+        key = count;
+        part->set(count, replacement);
+      }
+      const Result<ModelSpec> model = parse_model(config, nullptr, name);
+      ASSERT_FALSE(model.ok()) << name;
+      EXPECT_NE(model.error().message.find("\"" + key + "\" is "), std::string::npos)
+          << model.error().message;
+      EXPECT_NE(model.error().message.find("give the number of routed experts"), std::string::npos);
+      ++tried;
+    }
+  }
+  EXPECT_EQ(tried, 2 * 19);  // all 19 models of the catalog have experts
+}
+
 // ---- paths -------------------------------------------------------------------------------------
 
 class Folder : public ::testing::Test {
@@ -359,7 +389,9 @@ TEST_F(Folder, BrokenQuantizationFileNamesItself) {
   put("hf_quant_config.json", R"({"quantization": {"quant_algo": "NVFP5"}})");
   const Result<ModelSpec> model = load_model(folder_.string());
   ASSERT_FALSE(model.ok());
-  EXPECT_NE(model.error().message.find("hf_quant_config.json"), std::string::npos);
+  // The whole path: a user with many checkpoints must see which one is broken.
+  const std::string path = (folder_ / "hf_quant_config.json").string();
+  EXPECT_TRUE(model.error().message.starts_with(path + ": ")) << model.error().message;
   EXPECT_NE(model.error().message.find("NVFP5"), std::string::npos);
 }
 

@@ -4,12 +4,16 @@
 #include <array>
 #include <fmt/core.h>
 
+#include "model/experts.h"
 #include "model/family.h"
 #include "model/fields.h"
 #include "model/layers.h"
 
 namespace nibble {
 namespace {
+
+constexpr std::array<std::string_view, 3> kExpertCounts = {"n_routed_experts", "num_experts",
+                                                           "num_local_experts"};
 
 // Multimodal models keep the language model's fields in an object of their own.
 struct Nested {
@@ -38,12 +42,18 @@ std::string text_field(const Json& inner, const Json& outer, std::string_view ke
   return found != nullptr && found->is_string() ? found->as_string() : "";
 }
 
+struct ExpertPair {
+  std::string counted;
+  std::string other;
+};
+
 class ModelParser {
  public:
-  ModelParser(const Json& config, std::string_view where)
+  ModelParser(const Json& config, std::string_view where, std::string_view hf_where)
       : outer_(config),
         part_(language_part(config)),
         file_(where),
+        hf_file_(hf_where),
         reader_(*part_.json,
                 part_.key.empty() ? std::string(where) : fmt::format("{}: {}", where, part_.key)) {}
 
@@ -56,18 +66,22 @@ class ModelParser {
   void read_mla();
   void read_indexer();
   void read_heads();
+  void read_head_dim();
   void read_experts();
+  void require_no_experts(std::optional<std::int64_t> count);
   void read_shared_experts();
   void read_router();
   Result<> read_quantization(const Json* hf_quant_config);
   void check_experts_alike();
-  Result<ModelSpec> check_patterns();
+  std::vector<ExpertPair> expert_pairs(std::size_t layer) const;
+  Result<> check_patterns();
 
   bool flag(std::string_view key) { return reader_.boolean(key).value_or(false); }
 
   const Json& outer_;
   Nested part_;
   std::string file_;
+  std::string hf_file_;
   ObjectReader reader_;
   Family family_;
   std::int64_t layers_ = 0;
@@ -151,6 +165,32 @@ void ModelParser::read_indexer() {
                   .top_k = top_k.value_or(2048)};
 }
 
+void ModelParser::read_head_dim() {
+  AttentionSpec& attention = spec_.attention;
+  const std::int64_t heads = attention.heads;
+  constexpr std::string_view kWhyEven = "rotary embeddings need an even number";
+  if (const auto head_dim = reader_.integer("head_dim", bounds::kHeadDim)) {
+    attention.head_dim = *head_dim;
+    if (*head_dim % 2 != 0)
+      reader_.fault_at("head_dim", fmt::format("is {}; {}", *head_dim, kWhyEven));
+    return;
+  }
+  if (spec_.hidden % heads != 0) {
+    reader_.fault_at("head_dim",
+                     fmt::format("is missing, and hidden_size, {}, is not a multiple of "
+                                 "num_attention_heads, {}",
+                                 spec_.hidden, heads));
+    return;
+  }
+  attention.head_dim = spec_.hidden / heads;
+  if (attention.head_dim % 2 != 0) {
+    reader_.fault_at("head_dim",
+                     fmt::format("is missing, and hidden_size / num_attention_heads = {} / {} = {} "
+                                 "is odd; {}",
+                                 spec_.hidden, heads, attention.head_dim, kWhyEven));
+  }
+}
+
 void ModelParser::read_heads() {
   AttentionSpec& attention = spec_.attention;
   const std::int64_t heads = attention.heads;
@@ -162,20 +202,7 @@ void ModelParser::read_heads() {
                                  attention.kv_heads, heads));
   }
   attention.kind = heads == attention.kv_heads ? AttentionKind::kMha : AttentionKind::kGqa;
-  if (const auto head_dim = reader_.integer("head_dim", bounds::kHeadDim)) {
-    attention.head_dim = *head_dim;
-  } else if (spec_.hidden % heads != 0) {
-    reader_.fault_at("head_dim",
-                     fmt::format("is missing, and hidden_size, {}, is not a multiple of "
-                                 "num_attention_heads, {}",
-                                 spec_.hidden, heads));
-  } else {
-    attention.head_dim = spec_.hidden / heads;
-  }
-  if (attention.head_dim % 2 != 0) {
-    reader_.fault_at("head_dim", fmt::format("is {}; rotary embeddings need an even number",
-                                             attention.head_dim));
-  }
+  read_head_dim();
   const bool bias = flag("attention_bias");
   attention.qkv_bias = bias || family_.qkv_bias || flag("qkv_bias");
   attention.output_bias = bias && family_.output_bias;
@@ -185,10 +212,27 @@ void ModelParser::read_heads() {
   attention.sinks = family_.layout == Family::Layout::kFused;
 }
 
+// Without a count the model is dense; a configuration that speaks of experts must then be broken.
+void ModelParser::require_no_experts(std::optional<std::int64_t> count) {
+  const std::vector<std::string> names = {spec_.architecture,
+                                          text_field(*part_.json, outer_, "model_type")};
+  const auto sign = sign_of_experts(reader_, family_, names, layers_);
+  if (!sign) return;
+  std::string_view key = expert_count_field(family_);
+  for (const std::string_view name : kExpertCounts) {
+    if (count && reader_.has(name)) key = name;
+  }
+  reader_.fault_at(key, fmt::format("is {}, but {}; give the number of routed experts",
+                                    count ? "0" : "missing", *sign));
+}
+
 void ModelParser::read_experts() {
   const auto experts =
-      either(reader_, {"n_routed_experts", "num_experts", "num_local_experts"}, bounds::kExperts);
-  if (experts.value_or(0) == 0) return;
+      either(reader_, {kExpertCounts[0], kExpertCounts[1], kExpertCounts[2]}, bounds::kExperts);
+  if (experts.value_or(0) == 0) {
+    require_no_experts(experts);
+    return;
+  }
   MoeSpec moe;
   moe.experts = *experts;
   const auto top_k =
@@ -257,27 +301,28 @@ Result<> ModelParser::read_quantization(const Json* hf_quant_config) {
   NIBBLE_ASSIGN_OR_RETURN(
       spec_.quantization,
       Quantization::parse(config, hf_quant_config, base,
-                          fmt::format("{}: quantization_config", file_), spec_.warnings));
+                          fmt::format("{}: quantization_config", file_), hf_file_, spec_.warnings));
   return {};
 }
 
-// All routed experts of a layer are counted with the format of expert 0's gate.
-void ModelParser::check_experts_alike() {
-  if (!spec_.moe || spec_.names.fused_experts) return;
+// The modules of layer `i` whose formats must be alike, because the first of each pair is counted
+// for both; empty when the layer's experts are one module.
+std::vector<ExpertPair> ModelParser::expert_pairs(std::size_t i) const {
+  if (!spec_.moe || spec_.names.fused_experts || !spec_.layers[i].moe) return {};
   const std::string up = spec_.names.gate == "w1" ? "w3" : "up_proj";
+  const std::string experts =
+      fmt::format("{}layers.{}.{}.experts.", spec_.names.prefix, i, spec_.names.block);
+  const std::string last = std::to_string(spec_.moe->experts - 1);
+  const std::string first_gate = experts + "0." + spec_.names.gate;
+  const std::string first_down = experts + "0." + spec_.names.down;
+  return {{first_gate, experts + "0." + up},
+          {first_gate, experts + last + "." + spec_.names.gate},
+          {first_down, experts + last + "." + spec_.names.down}};
+}
+
+void ModelParser::check_experts_alike() {
   for (std::size_t i = 0; i < spec_.layers.size(); ++i) {
-    if (!spec_.layers[i].moe) continue;
-    const std::string experts =
-        fmt::format("{}layers.{}.{}.experts.", spec_.names.prefix, i, spec_.names.block);
-    const std::string last = std::to_string(spec_.moe->experts - 1);
-    const std::string first_gate = experts + "0." + spec_.names.gate;
-    const std::string first_down = experts + "0." + spec_.names.down;
-    const std::array<std::array<std::string, 2>, 3> pairs = {{
-        {first_gate, experts + "0." + up},
-        {first_gate, experts + last + "." + spec_.names.gate},
-        {first_down, experts + last + "." + spec_.names.down},
-    }};
-    for (const auto& [counted, other] : pairs) {
+    for (const auto& [counted, other] : expert_pairs(i)) {
       const Format ours = spec_.quantization.format_of(counted).weights;
       const Format theirs = spec_.quantization.format_of(other).weights;
       if (ours == theirs) continue;
@@ -290,15 +335,28 @@ void ModelParser::check_experts_alike() {
 }
 
 // Asks for every module once: a pattern that takes for ever must not decide a format in silence.
-Result<ModelSpec> ModelParser::check_patterns() {
-  count_parameters(spec_);
-  if (const std::string* pattern = spec_.quantization.gave_up()) {
+Result<> ModelParser::check_patterns() {
+  ModelSpec plain = spec_;
+  plain.quantization = Quantization();  // the names alone, without asking for their formats
+  std::vector<std::string> modules;
+  const auto collect = [&](const std::vector<Weight>& weights) {
+    for (const Weight& weight : weights) {
+      if (weight.part != Part::kSmall) modules.push_back(weight.module);
+    }
+  };
+  for (std::size_t i = 0; i < spec_.layers.size(); ++i) {
+    collect(layer_weights(plain, i));
+    for (const ExpertPair& pair : expert_pairs(i)) modules.push_back(pair.other);
+  }
+  collect(outer_weights(plain));
+  collect(mtp_weights(plain));
+  if (const std::string* pattern = spec_.quantization.slow_regex(modules)) {
     return input_error(
         "{}: quantization_config: the regular expression \"{}\" takes too long to match; "
         "write it without nested repetition",
         file_, *pattern);
   }
-  return std::move(spec_);
+  return {};
 }
 
 Result<ModelSpec> ModelParser::parse(const Json* hf_quant_config, std::string name) {
@@ -315,15 +373,16 @@ Result<ModelSpec> ModelParser::parse(const Json* hf_quant_config, std::string na
   spec_.layers = read_layers(reader_, spec_, family_, layers_);
   NIBBLE_RETURN_IF_ERROR(reader_.finish_lenient());
   NIBBLE_RETURN_IF_ERROR(read_quantization(hf_quant_config));
+  NIBBLE_RETURN_IF_ERROR(check_patterns());
   check_experts_alike();
-  return check_patterns();
+  return std::move(spec_);
 }
 
 }  // namespace
 
 Result<ModelSpec> parse_model(const Json& config, const Json* hf_quant_config, std::string name,
-                              std::string_view where) {
-  return ModelParser(config, where).parse(hf_quant_config, std::move(name));
+                              std::string_view where, std::string_view hf_where) {
+  return ModelParser(config, where, hf_where).parse(hf_quant_config, std::move(name));
 }
 
 }  // namespace nibble

@@ -15,11 +15,12 @@
 
 namespace nibble {
 
-// `config`: config.json. `hf_quant_config`: may be null. `name`: what to call the model. `where`:
-// the file as messages name it. Missing or contradictory fields are input errors that name the
-// field.
+// `config`: config.json. `hf_quant_config`: may be null. `name`: what to call the model. `where`
+// and `hf_where`: the two files as messages name them. Missing or contradictory fields are input
+// errors that name the field.
 Result<ModelSpec> parse_model(const Json& config, const Json* hf_quant_config, std::string name,
-                              std::string_view where = "config.json");
+                              std::string_view where = "config.json",
+                              std::string_view hf_where = "hf_quant_config.json");
 
 // A catalog name, a config.json, or a folder; unknown names are answered with the nearest ones.
 Result<ModelSpec> load_model(std::string_view name_or_path);

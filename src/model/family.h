@@ -30,6 +30,12 @@ struct Family {
   bool qkv_bias = false;         // always, without a field
   bool output_bias = false;      // attention_bias covers o_proj too
   std::int64_t index_heads = 0;  // DSA: the default of index_n_heads
+
+  // Whether the model's code knows no dense variant (gpt-oss, Mixtral, MiniMax-M2, Qwen2-MoE).
+  constexpr bool always_sparse() const {
+    return layout == Layout::kFused || layout == Layout::kBlockSparse ||
+           layout == Layout::kQwenShared;
+  }
 };
 
 const Family* find_family(std::string_view model_type);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 
 #include "base/text.h"
 
@@ -9,10 +10,17 @@ namespace nibble {
 
 namespace {
 
-// More than real lists hold; asking the longest list for every module of 1000 layers takes seconds.
+// More than real lists hold; the work of a whole model is bounded by steps().
 constexpr std::size_t kMaxLength = 512;
 constexpr std::size_t kMaxBroad = 512;
 constexpr std::size_t kMaxRegexes = 64;
+
+// Of this thread: neighbours on a busy machine do not count.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 }  // namespace
 
@@ -63,6 +71,42 @@ Result<> ModulePatterns::add(std::string_view pattern) {
   }
   broad_.push_back(std::move(wildcard));
   return {};
+}
+
+double ModulePatterns::steps(std::int64_t layers, double asks) const {
+  constexpr double kModuleLength =
+      72;                              // language_model.model.layers.99.block_sparse_moe.experts...
+  constexpr double kNameSteps = 1500;  // 28 look-ups of some 50 characters
+  constexpr double kRegexSteps = 1000;
+  // A star is extended by one character at a time: the pattern's rest is read again for each.
+  const auto of_wildcard = [](const Wildcard& wildcard) {
+    const double rest = static_cast<double>(wildcard.pattern.size() - wildcard.literal) + 1;
+    return 8 + rest * kModuleLength * (wildcard.below.empty() ? 1 : 2);
+  };
+  double one = kRegexSteps * static_cast<double>(regexes_.size());
+  if (!names_.empty()) one += kNameSteps;
+  for (const Wildcard& wildcard : broad_) one += of_wildcard(wildcard);
+  double total = one * asks * static_cast<double>(layers);
+  for (const auto& [layer, wildcards] : of_layer_) {
+    if (layer >= layers) continue;
+    for (const Wildcard& wildcard : wildcards) total += asks * of_wildcard(wildcard);
+  }
+  return total;
+}
+
+const std::string* ModulePatterns::slow_regex(const std::vector<std::string>& modules,
+                                              double& seconds) const {
+  if (regexes_.empty()) return nullptr;
+  const double start = cpu_seconds();
+  const double allowed = seconds;
+  for (const Regex& regex : regexes_) {
+    for (const std::string& module : modules) {
+      (void)regex.matches_start(module);
+      seconds = allowed - (cpu_seconds() - start);
+      if (seconds < 0 || regex.gave_up()) return &regex.pattern();
+    }
+  }
+  return nullptr;
 }
 
 const std::string* ModulePatterns::gave_up() const {

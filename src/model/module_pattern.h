@@ -7,6 +7,7 @@
 //   patterns.matches("model.layers.3.self_attn.q_a_proj");      // true
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +32,14 @@ class ModulePatterns {
   // A regular expression whose match was given up on so far, or nullptr: answers are then
   // worthless.
   const std::string* gave_up() const;
+  // At most how many characters are compared when `asks` modules of each of `layers` layers are
+  // asked for; regular expressions, whose work nobody can tell from their text, count as a
+  // thousand.
+  double steps(std::int64_t layers, double asks) const;
+  // Matches every regular expression against every module, as long as `seconds` (CPU time) last:
+  // takes what it used from them. The expression at which they ran out, or that gave up; else
+  // nullptr.
+  const std::string* slow_regex(const std::vector<std::string>& modules, double& seconds) const;
   const std::vector<std::string>& texts() const { return texts_; }  // as they were added
 
  private:

@@ -84,6 +84,28 @@ bool Quantization::is_left_alone(std::string_view module) const {
   return std::find(left_alone_.begin(), left_alone_.end(), last) != left_alone_.end();
 }
 
+const std::string* Quantization::slow_regex(const std::vector<std::string>& modules) const {
+  double seconds = 0.2;  // honest lists take a hundredth of it
+  if (const std::string* slow = excluded_.slow_regex(modules, seconds)) return slow;
+  for (const Rule& rule : rules_) {
+    if (const std::string* slow = rule.named.slow_regex(modules, seconds)) return slow;
+  }
+  return nullptr;
+}
+
+// Loading a model asks for every module of every layer, about twenty a layer.
+Result<> Quantization::check_work(std::int64_t layers, std::string_view where) const {
+  constexpr double kAsks = 20;
+  constexpr double kMaxSteps = 2e8;  // some tenths of a second; the longest real list takes 2e7
+  double steps = excluded_.steps(layers, kAsks);
+  for (const Rule& rule : rules_) steps += rule.named.steps(layers, kAsks);
+  if (steps <= kMaxSteps) return {};
+  return input_error(
+      "{}: matching its module patterns against {} layers takes up to {:.1e} steps, more than the "
+      "{:.0e} that nibble spends; list fewer or shorter patterns, or whole module names",
+      where, layers, steps, kMaxSteps);
+}
+
 const std::string* Quantization::gave_up() const {
   if (const std::string* pattern = excluded_.gave_up()) return pattern;
   for (const Rule& rule : rules_) {

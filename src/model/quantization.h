@@ -5,6 +5,7 @@
 //   quantization.format_of("lm_head")                                 // {bf16, bf16}: excluded
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,14 +32,17 @@ class Quantization {
 
   // `quantization_config` of config.json (may be null), `hf_quant_config.json` (may be null).
   // When both are given they must agree; where they do not, the warning says what each claims and
-  // config.json is followed, as SGLang does. `where` names the object in messages
-  // ("config.json: quantization_config").
+  // config.json is followed, as SGLang does. `where` and `hf_where` name the two in messages
+  // ("config.json: quantization_config", "hf_quant_config.json"). Pattern lists that would take too
+  // long to ask for every module of `layers` layers are refused.
   static Result<Quantization> parse(const Json* quantization_config, const Json* hf_quant_config,
-                                    Format base, std::string_view where,
-                                    std::vector<std::string>& warnings);
+                                    Format base, std::string_view where, std::string_view hf_where,
+                                    std::int64_t layers, std::vector<std::string>& warnings);
 
   ModuleFormat format_of(std::string_view module) const;
   ModuleFormat base() const { return base_; }
+  // A regular expression that makes it take too long to ask for all `modules`, or nullptr.
+  const std::string* slow_regex(const std::vector<std::string>& modules) const;
   // A regular expression that took too long on a module asked for so far, or nullptr.
   const std::string* gave_up() const;
   std::optional<Format> kv_format() const { return kv_; }  // kv_cache_quant_algo
@@ -57,6 +61,7 @@ class Quantization {
   };
 
   bool is_left_alone(std::string_view module) const;
+  Result<> check_work(std::int64_t layers, std::string_view where) const;
 
   ModuleFormat base_;
   std::vector<Rule> rules_;  // those that name modules first; the first match wins

@@ -173,6 +173,11 @@ Result<> QuantizationParser::read_compressed_tensors(const Json& json) {
 }
 
 Result<> QuantizationParser::read_groups(const Json& groups) {
+  constexpr std::size_t kMaxGroups = 256;  // each is a rule that every module is asked for
+  if (groups.as_object().size() > kMaxGroups) {
+    return input_error("{}: \"config_groups\" has {} groups; at most {} are read", where_,
+                       groups.as_object().size(), kMaxGroups);
+  }
   for (const auto& [name, group] : groups.as_object()) {
     const std::string where = fmt::format("{}: config_groups: {}", where_, name);
     NIBBLE_ASSIGN_OR_RETURN(const ModuleFormat format, group_format(group, where));
@@ -302,7 +307,9 @@ Result<> QuantizationParser::exclude(ObjectReader& reader, std::string_view key)
   return {};
 }
 
-std::string QuantizationParser::disagreement(const Quantization& config, const Quantization& hf) {
+namespace {
+
+std::vector<std::string> compared_modules() {
   // One module of each kind, in a dense, a middle and a late layer: what the lists mean is
   // compared, not how they are written.
   std::vector<std::string> modules = {"lm_head"};
@@ -313,6 +320,15 @@ std::string QuantizationParser::disagreement(const Quantization& config, const Q
       modules.push_back(fmt::format("model.layers.{}.{}", layer, module));
     }
   }
+  return modules;
+}
+
+}  // namespace
+
+std::string QuantizationParser::disagreement(const Quantization& config, const Quantization& hf) {
+  // Regular expressions that are slow here are refused when the whole model is asked for.
+  const std::vector<std::string> modules = compared_modules();
+  if (config.slow_regex(modules) != nullptr || hf.slow_regex(modules) != nullptr) return "";
   for (const std::string& module : modules) {
     const ModuleFormat ours = config.format_of(module);
     const ModuleFormat theirs = hf.format_of(module);
@@ -334,16 +350,18 @@ std::string QuantizationParser::disagreement(const Quantization& config, const Q
 
 Result<Quantization> Quantization::parse(const Json* quantization_config,
                                          const Json* hf_quant_config, Format base,
-                                         std::string_view where,
-                                         std::vector<std::string>& warnings) {
+                                         std::string_view where, std::string_view hf_where,
+                                         std::int64_t layers, std::vector<std::string>& warnings) {
   std::optional<Quantization> config, hf;
   if (quantization_config != nullptr) {
     QuantizationParser parser(base, std::string(where), warnings);
     NIBBLE_ASSIGN_OR_RETURN(config, parser.read_config(*quantization_config));
+    NIBBLE_RETURN_IF_ERROR(config->check_work(layers, where));
   }
   if (hf_quant_config != nullptr) {
-    QuantizationParser parser(base, "hf_quant_config.json", warnings);
+    QuantizationParser parser(base, std::string(hf_where), warnings);
     NIBBLE_ASSIGN_OR_RETURN(hf, parser.read_hf_quant_config(*hf_quant_config));
+    NIBBLE_RETURN_IF_ERROR(hf->check_work(layers, hf_where));
   }
   if (config && hf) {
     std::string text = QuantizationParser::disagreement(*config, *hf);

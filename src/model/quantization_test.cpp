@@ -18,15 +18,17 @@ Json json(std::string_view text) {
   return parsed.ok() ? std::move(*parsed) : Json();
 }
 
+constexpr std::int64_t kLayers = 61;
+
 // "" stands for an absent file.
 Parsed parse(std::string_view config, std::string_view hf = "", Format base = Format::kBf16) {
   std::optional<Json> first, second;
   if (!config.empty()) first = json(config);
   if (!hf.empty()) second = json(hf);
   std::vector<std::string> warnings;
-  Result<Quantization> quantization =
-      Quantization::parse(first ? &*first : nullptr, second ? &*second : nullptr, base,
-                          "config.json: quantization_config", warnings);
+  Result<Quantization> quantization = Quantization::parse(
+      first ? &*first : nullptr, second ? &*second : nullptr, base,
+      "config.json: quantization_config", "hf_quant_config.json", kLayers, warnings);
   return {std::move(quantization), std::move(warnings)};
 }
 

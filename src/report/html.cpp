@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/embedded.h"
 #include "base/units.h"
+#include "report/clean.h"
 #include "report/document.h"
 #include "report/escape.h"
 #include "report/parts.h"
@@ -146,7 +147,9 @@ std::string finding_html(const Finding& finding) {
   std::string html =
       fmt::format("<article class=\"finding\" data-finding=\"{}\">\n", html_escape(finding.id));
   html += element("p", "sentence", finding.sentence.empty() ? finding.title : finding.sentence);
-  html += "<p class=\"meta\">\n" + element("span", "title", finding.title) +
+  const std::string title =
+      finding.point > 0 ? fmt::format("{}. {}", finding.point, finding.title) : finding.title;
+  html += "<p class=\"meta\">\n" + element("span", "title", title) +
           element("span", no_value ? "answer missing" : "answer", answer);
   if (finding.confidence != Confidence::kDerived) {
     html += element("span", "confidence", to_string(finding.confidence));
@@ -232,7 +235,8 @@ std::string scripts_html(const Document& document) {
 
 }  // namespace
 
-std::string render_html(const Document& document) {
+std::string render_html(const Document& raw) {
+  const Document document = cleaned(raw);
   std::string html = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"

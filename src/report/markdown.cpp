@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "base/units.h"
+#include "report/clean.h"
 #include "report/document.h"
 #include "report/escape.h"
 #include "report/parts.h"
@@ -65,7 +66,8 @@ std::string section_text(const Section& section) {
 
 }  // namespace
 
-std::string render_markdown(const Document& document) {
+std::string render_markdown(const Document& raw) {
+  const Document document = cleaned(raw);
   std::string text = fmt::format("# {}\n\n", markdown_escape(document.title));
   if (!document.subtitle.empty()) text += markdown_escape(document.subtitle) + "\n\n";
   for (const auto& [name, value] : document.facts) {

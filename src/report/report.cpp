@@ -1,4 +1,6 @@
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -97,12 +99,13 @@ Json report_json(const Document& document) {
 Result<std::filesystem::path> write_report(const Document& document,
                                            const std::filesystem::path& directory) {
   NIBBLE_RETURN_IF_ERROR(make_directory(directory));
-  NIBBLE_RETURN_IF_ERROR(
-      write_file(directory / "report.json", report_json(document).dump() + "\n"));
-  NIBBLE_RETURN_IF_ERROR(write_file(directory / "report.md", render_markdown(document)));
-  // The page comes last: where it is new, the other two are.
   std::filesystem::path page = directory / "report.html";
-  NIBBLE_RETURN_IF_ERROR(write_file(page, render_html(document)));
+  const std::pair<std::filesystem::path, std::string> files[] = {
+      {directory / "report.json", report_json(document).dump() + "\n"},
+      {directory / "report.md", render_markdown(document)},
+      {page, render_html(document)},
+  };
+  NIBBLE_RETURN_IF_ERROR(write_files(files));
   return page;
 }
 

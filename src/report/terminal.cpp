@@ -1,3 +1,4 @@
+#include "report/clean.h"
 #include "report/terminal.h"
 
 #include <algorithm>
@@ -55,7 +56,8 @@ std::string render_findings(const std::vector<Finding>& findings, const Style& s
 
 }  // namespace
 
-std::string render_terminal(const Document& document, const Style& style) {
+std::string render_terminal(const Document& raw, const Style& style) {
+  const Document document = cleaned(raw);
   std::string out = style.strong(document.title) + "\n";
   if (!document.subtitle.empty()) out += style.wrap(document.subtitle, 0) + "\n";
   std::size_t width = 0;

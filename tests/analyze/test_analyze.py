@@ -88,6 +88,8 @@ def test_a_level_is_the_sum_of_its_operations(ledger):
         for kind in ("weight_bytes", "kv_bytes", "activation_bytes", "link_bytes", "flop", "link_us"):
             assert level[kind] == near(sum(o["count"] * o[kind] for o in level["ops"]), 1e-9)
         assert level["step_us"] == near(sum(o["total_us"] for o in level["ops"]), 1e-9)
+        bound = sum(level[f"bound_{term}_us"] for term in ("memory", "compute", "link", "launch"))
+        assert level["step_us"] == near(bound + level["pipeline_bubble_us"], 1e-9)
         for o in level["ops"]:
             terms = (o["memory_us"], o["compute_us"], o["link_us"])
             assert o["floor_us"] == near(max(terms) + o["launch_us"], 1e-9)
@@ -136,6 +138,25 @@ def test_skewed_routing_touches_fewer_experts(ledger, tmp_path):
     counts.write_text(json.dumps({"schema": "nibble.routing/1", "counts": [1] * 256}))
     recorded = ledger(*GLM5, "--concurrency", "32", "--routing", str(counts))["levels"][0]
     assert recorded["distinct_experts"] == near(uniform, 1e-9)
+
+
+def test_compare_says_what_does_not_fit(ledger, nibble):
+    # Kimi-K2 in fp8 is about 1,030 GB: no four or eight H200 of 141 GB hold it.
+    words = ("analyze", "--model", "kimi-k2", "--machine", "h200", "--tp", "4", "--concurrency", "8", "--compare", "tp=8")
+    assert ledger(*words)["compare"][0]["capacity"]["tokens"] == 0
+    text = nibble(*words).stdout
+    assert text.count("the weights alone take") >= 2
+
+
+def test_what_the_machine_lacks_is_said(ledger):
+    gate_up = op(ledger("analyze", "--model", "glm-5-nvfp4", "--machine", "h200", "--tp", "8")["levels"][0], "moe.gate_up")
+    assert gate_up["precision"] == "bf16" and gate_up["format"] == "nvfp4 x bf16" and "bf16" in gate_up["note"]
+
+
+def test_blocks_cut_by_the_layout_are_a_finding(ledger):
+    document = ledger("analyze", "--model", "qwen3-30b-a3b-fp8", "--machine", "h200", "--tp", "8")
+    sentences = [f["sentence"] for f in document["findings"] if f["id"] == "layout.block_alignment"]
+    assert len(sentences) == 1 and "K = 96" in sentences[0]
 
 
 def test_compare_layouts(ledger):
@@ -258,6 +279,9 @@ BAD = [
     (("--set", "bandwidth_gb_s=inf"), ["bandwidth_gb_s"]),
     (("--compare", "tp=2,zz=3"), ["zz"]),
     (("--at", "77"), ["77"]),
+    (("--compare", "tp=4,tp=8"), ["tp twice"]),
+    (("--peak-is", "sparse"), ["--peak"]),
+    (("--set", "sms=100", "--set", "sms=120"), ["sms twice"]),
     (("--dp-attention",), ["--dp-attention"]),
     (("--pp-microbatches", "4"), ["--pp-microbatches"]),
     (("--case", "glm5_rtxpro6000"), ["--case"]),
