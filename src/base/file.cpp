@@ -8,9 +8,9 @@
 #include <optional>
 #include <sys/stat.h>
 #include <system_error>
-#include <vector>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "base/units.h"
 

@@ -178,7 +178,8 @@ TEST(WriteFiles, WritesAllOrLeavesAllAsTheyWere) {
   EXPECT_EQ(contents(first), "new");
   EXPECT_EQ(contents(folder.path() / "second"), "2");
   // The second cannot be written: the first keeps its text, and nothing is left beside it.
-  const std::pair<fs::path, std::string> bad[] = {{first, "newer"}, {folder.path() / "no" / "third", "3"}};
+  const std::pair<fs::path, std::string> bad[] = {{first, "newer"},
+                                                  {folder.path() / "no" / "third", "3"}};
   EXPECT_FALSE(write_files(bad).ok());
   EXPECT_EQ(contents(first), "new");
   EXPECT_EQ(entries(folder.path()), 2u);

@@ -15,7 +15,8 @@ constexpr std::int64_t kDefaultConcurrency[] = {1, 8, 32, 64, 128, 256};
 constexpr std::int64_t kMostConcurrency = 10'000'000;
 
 Result<std::vector<double>> concurrency_list(const Arguments& arguments) {
-  NIBBLE_ASSIGN_OR_RETURN(const auto given, arguments.integers("--concurrency", 1, kMostConcurrency));
+  NIBBLE_ASSIGN_OR_RETURN(const auto given,
+                          arguments.integers("--concurrency", 1, kMostConcurrency));
   std::vector<double> list;
   if (given) {
     list.assign(given->begin(), given->end());

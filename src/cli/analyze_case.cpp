@@ -41,9 +41,9 @@ Section kernels_section(const Analysis& whole) {
     const double floor_us = std::max(kernel.memory_us, kernel.compute_us);
     table.row({kernel.label, kernel.measured.library, format_time_us(kernel.time_us),
                format_number(kernel.flop / kernel.time_us * 1e-6), format_time_us(kernel.memory_us),
-               format_time_us(kernel.memory_bf16_activations_us),
-               format_time_us(kernel.compute_us), format_number(kernel.intensity),
-               format_number(kernel.ridge), format_number(kernel.time_us / floor_us, 3) + " x",
+               format_time_us(kernel.memory_bf16_activations_us), format_time_us(kernel.compute_us),
+               format_number(kernel.intensity), format_number(kernel.ridge),
+               format_number(kernel.time_us / floor_us, 3) + " x",
                Cell(kernel.regime, kernel_emphasis(kernel)),
                kernel.wave_coverage ? format_percent(*kernel.wave_coverage) : "-"});
   }

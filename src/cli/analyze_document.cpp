@@ -210,7 +210,8 @@ Section compare_section(const Analysis& analysis) {
                {"bound by"},
                {"fits"}});
   section.paragraphs.push_back(
-      "Bytes are read per GPU and step; \"fits\": weights and KV cache within the memory of a GPU.");
+      "Bytes are read per GPU and step; \"fits\": weights and KV cache within the memory of a "
+      "GPU.");
   auto rows = [&](const ParallelLayout& layout, const std::vector<Step>& levels,
                   const Capacity& capacity) {
     const double fit = capacity.sequences(analysis.deployment.context);

@@ -65,7 +65,8 @@ class Arguments {
   // "1,2,4", "1..64" (powers of two) or both: sorted, unique.
   Result<std::optional<std::vector<std::int64_t>>> integers(std::string_view option,
                                                             std::int64_t min,
-                                                            std::int64_t max = INT64_C(1) << 40) const;
+                                                            std::int64_t max = INT64_C(1)
+                                                                               << 40) const;
 };
 
 struct CommandDef {

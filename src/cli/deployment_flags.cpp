@@ -118,7 +118,7 @@ std::vector<OptionDef> machine_options() {
        .value = "ALGORITHM",
        .kind = ValueKind::kChoice,
        .help = "all-reduce algorithm",
-       .default_text = "ring",
+       .default_text = "fastest: the better of one-shot and two-shot",
        .choices = {"ring", "one-shot", "two-shot", "fastest"}},
       {.name = "--launch-gap-us",
        .value = "US",
@@ -283,7 +283,7 @@ Result<> apply_overrides(const Arguments& arguments, Deployment& deployment) {
     NIBBLE_ASSIGN_OR_RETURN(deployment.routing, Routing::parse(*text));
   }
   if (const auto text = arguments.text("--all-reduce")) {
-    deployment.all_reduce = all_reduce_from_string(*text).value_or(AllReduce::kRing);
+    deployment.all_reduce = all_reduce_from_string(*text).value_or(AllReduce::kFastest);
   }
   if (const auto text = arguments.text("--tile")) {
     NIBBLE_ASSIGN_OR_RETURN(deployment.tile, parse_tile(*text));
@@ -314,7 +314,8 @@ Result<Deployment> deployment_from(const Arguments& arguments) {
   NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(*arguments.text("--model")));
   NIBBLE_ASSIGN_OR_RETURN(deployment.machine, load_machine(*arguments.text("--machine")));
   if (arguments.has("--peak-is") && !arguments.has("--peak")) {
-    return usage_error("--peak-is says how a quoted peak is meant; quote one with --peak, or give a --case");
+    return usage_error(
+        "--peak-is says how a quoted peak is meant; quote one with --peak, or give a --case");
   }
   ParallelLayout& layout = deployment.layout;
   struct Flag {

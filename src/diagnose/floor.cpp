@@ -227,29 +227,34 @@ Result<Finding> peak_sensitivity(const Deployment& deployment, const Step& step)
   return finding;
 }
 
+// How far the choice of the algorithm carries.
 Result<Finding> collective_choice(const Deployment& deployment, const Step& step) {
-  Deployment fastest = deployment;
-  fastest.all_reduce = AllReduce::kFastest;
-  NIBBLE_ASSIGN_OR_RETURN(const Step best, decode_step(fastest, step.concurrency));
+  std::string others;
+  for (const AllReduce algorithm : {AllReduce::kRing, AllReduce::kOneShot, AllReduce::kTwoShot}) {
+    Deployment changed = deployment;
+    changed.all_reduce = algorithm;
+    NIBBLE_ASSIGN_OR_RETURN(const Step other, decode_step(changed, step.concurrency));
+    others += fmt::format("{}{} {}", others.empty() ? "" : ", ", to_string(algorithm),
+                          format_time_us(other.link_us));
+  }
   const LinkSpeed link = deployment.effective_link();
+  const std::string source =
+      deployment.link ? "--link" : fmt::format("machine {}", deployment.machine.name);
   Finding finding{
       .id = "step.collectives", .title = "Collectives", .value = step.link_us, .unit = "us"};
   finding.verdict = std::string(to_string(deployment.all_reduce));
-  finding.formula = "per all-reduce by ring: 2 (n-1) latency + 2 (n-1)/n bytes / bandwidth";
-  finding.inputs = {
-      {"link", link.bandwidth_gb_s, "GB/s",
-       deployment.link ? "--link" : fmt::format("machine {}", deployment.machine.name)},
-      {"latency", link.latency_us, "us",
-       deployment.link ? "--link" : fmt::format("machine {}", deployment.machine.name)}};
+  finding.formula = "sum over collectives of latency and wire terms (docs/arithmetic.md)";
+  finding.inputs = {{"link", link.bandwidth_gb_s, "GB/s", source},
+                    {"latency", link.latency_us, "us", source}};
   finding.assumptions = {"not overlapped with computation"};
   finding.confidence = Confidence::kLikely;
   finding.sentence = fmt::format(
-      "Collectives take {} of the step ({}, {} at {} GB/s and {} us per hop); the better of "
-      "one-shot and two-shot "
-      "would take {}.",
+      "Collectives take {} of the step ({}) at {} GB/s and {} us per hop, all-reduces by the {} "
+      "algorithm; with each "
+      "algorithm: {}.",
       format_time_us(step.link_us), format_percent(step.link_us / step.step_us),
-      to_string(deployment.all_reduce), format_compact(link.bandwidth_gb_s),
-      format_compact(link.latency_us), format_time_us(best.link_us));
+      format_compact(link.bandwidth_gb_s), format_compact(link.latency_us),
+      to_string(deployment.all_reduce), others);
   return finding;
 }
 

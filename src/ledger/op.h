@@ -55,9 +55,9 @@ struct Op {
   double tensor_activity = 0;       // compute_us / floor_us: what a perfect run would show
   double dram_activity = 0;         // memory_us / floor_us
   std::optional<double> coverage;   // tiles over SM slots of whole waves, when a tile is given
-  std::optional<double> padding;  // real rows over rows of whole tiles, when a tile is given
+  std::optional<double> padding;    // real rows over rows of whole tiles, when a tile is given
   std::string misaligned;  // why the quantization's blocks do not divide this GPU's share; "" fine
-  std::string note;                 // what is replicated, padded or assumed
+  std::string note;        // what is replicated, padded or assumed
 };
 
 }  // namespace nibble

@@ -29,7 +29,7 @@ Format input_format(const Deployment& deployment, const Weight& weight) {
   const Format wanted = chosen ? *deployment.activations : weight.activations;
   const Precision native = native_precision(weight.format, wanted);
   return compute_precision(deployment.machine, weight.format, wanted) == native ? wanted
-                                                                               : Format::kBf16;
+                                                                                : Format::kBf16;
 }
 
 // K elements that share a scale.
@@ -57,7 +57,7 @@ void describe_product(Op& op, const Deployment& deployment, const Weight& weight
   const std::string widening = widening_note(
       deployment.machine, weight.format,
       deployment.activations && weight.format != Format::kBf16 ? *deployment.activations
-                                                                : weight.activations);
+                                                               : weight.activations);
   if (!widening.empty()) op.note += (op.note.empty() ? "" : "; ") + widening;
   const double block = block_of(weight.format);
   const bool cut = local.columns < static_cast<double>(weight.columns) ||

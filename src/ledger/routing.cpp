@@ -248,11 +248,16 @@ RoutingStats stats_of_layer(const std::vector<double>& probabilities, double tok
 }
 
 constexpr double RoutingStats::*kFields[] = {
-    &RoutingStats::tokens,         &RoutingStats::distinct,
-    &RoutingStats::rows_mean,      &RoutingStats::rows_mean_all,
-    &RoutingStats::rows_p50,       &RoutingStats::rows_p99,
-    &RoutingStats::rows_max,       &RoutingStats::rank_distinct_mean,
-    &RoutingStats::rank_distinct_max, &RoutingStats::rank_rows_mean,
+    &RoutingStats::tokens,
+    &RoutingStats::distinct,
+    &RoutingStats::rows_mean,
+    &RoutingStats::rows_mean_all,
+    &RoutingStats::rows_p50,
+    &RoutingStats::rows_p99,
+    &RoutingStats::rows_max,
+    &RoutingStats::rank_distinct_mean,
+    &RoutingStats::rank_distinct_max,
+    &RoutingStats::rank_rows_mean,
     &RoutingStats::rank_rows_max,
 };
 static_assert(sizeof(kFields) / sizeof(kFields[0]) * sizeof(double) == sizeof(RoutingStats),

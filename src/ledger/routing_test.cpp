@@ -169,14 +169,14 @@ TEST(Routing, BadText) {
     ASSERT_FALSE(result.ok()) << text;
     EXPECT_EQ(result.error().kind, ErrorKind::kUsage) << text;
   }
-  for (const char* text : {"{}", R"({"schema": "nibble.routing/2", "counts": [1]})",
-                           R"({"schema": "nibble.routing/1", "counts": []})",
-                           R"({"schema": "nibble.routing/1", "counts": [0, 0]})",
-                           R"({"schema": "nibble.routing/1", "counts": [1, -1]})",
-                           R"({"schema": "nibble.routing/1", "counts": [1e308, 1e308]})",
-                           R"({"counts": [1]})",
-                           R"({"schema": "nibble.routing/1", "counts": [[1], 2]})",
-                           R"({"schema": "nibble.routing/1", "counts": [1], "extra": 1})"}) {
+  for (const char* text :
+       {"{}", R"({"schema": "nibble.routing/2", "counts": [1]})",
+        R"({"schema": "nibble.routing/1", "counts": []})",
+        R"({"schema": "nibble.routing/1", "counts": [0, 0]})",
+        R"({"schema": "nibble.routing/1", "counts": [1, -1]})",
+        R"({"schema": "nibble.routing/1", "counts": [1e308, 1e308]})", R"({"counts": [1]})",
+        R"({"schema": "nibble.routing/1", "counts": [[1], 2]})",
+        R"({"schema": "nibble.routing/1", "counts": [1], "extra": 1})"}) {
     EXPECT_FALSE(Routing::parse_counts(*Json::parse(text, "t"), "t").ok()) << text;
   }
 }

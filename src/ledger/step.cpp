@@ -39,8 +39,9 @@ Result<> validate_numbers(const Deployment& deployment) {
                     [](const LayerSpec& layer) { return layer.moe; }));
   const std::size_t lists = deployment.routing.counts.size();
   if (lists > 1 && lists != moe_layers) {
-    return input_error("{}: \"counts\" has {} lists; give one, or one for each of the {} MoE layers of {}",
-                       deployment.routing.source, lists, moe_layers, deployment.model.name);
+    return input_error(
+        "{}: \"counts\" has {} lists; give one, or one for each of the {} MoE layers of {}",
+        deployment.routing.source, lists, moe_layers, deployment.model.name);
   }
   const bool one_gpu = deployment.layout.gpus() == 1;
   if (!one_gpu && !deployment.link && deployment.machine.links.empty()) {
@@ -48,7 +49,8 @@ Result<> validate_numbers(const Deployment& deployment) {
   }
   if (!one_gpu) {
     const LinkSpeed link = deployment.effective_link();
-    NIBBLE_RETURN_IF_ERROR(in_range("the link's bandwidth in GB/s", link.bandwidth_gb_s, 1e-3, 1e6));
+    NIBBLE_RETURN_IF_ERROR(
+        in_range("the link's bandwidth in GB/s", link.bandwidth_gb_s, 1e-3, 1e6));
     NIBBLE_RETURN_IF_ERROR(in_range("the link's latency in us", link.latency_us, 0, 1e6));
   }
   return {};

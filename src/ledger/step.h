@@ -27,16 +27,16 @@ struct Deployment {
   MachineSpec machine;
   ParallelLayout layout;
   Routing routing = Routing::uniform();
-  std::optional<Format> kv_format;    // default: the checkpoint's, else bf16
-  std::optional<Format> activations;  // default: what the checkpoint's rules say
-  double context = 4096;              // tokens already in the cache per sequence
-  double bandwidth_efficiency = 1.0;  // share of the machine's bandwidth taken as the roof
-  std::optional<LinkSpeed> link;      // default: the machine's first link
-  AllReduce all_reduce = AllReduce::kRing;
-  std::optional<double> launch_gap_us;  // default: the machine's, else 1
-  std::int64_t draft_tokens = 0;        // speculative: rows per sequence are 1 + draft_tokens
-  double memory_utilization = 0.9;      // share of memory that weights and KV may take
-  std::optional<TileShape> tile;        // adds tile and wave coverage to GEMMs
+  std::optional<Format> kv_format;             // default: the checkpoint's, else bf16
+  std::optional<Format> activations;           // default: what the checkpoint's rules say
+  double context = 4096;                       // tokens already in the cache per sequence
+  double bandwidth_efficiency = 1.0;           // share of the machine's bandwidth taken as the roof
+  std::optional<LinkSpeed> link;               // default: the machine's first link
+  AllReduce all_reduce = AllReduce::kFastest;  // a floor: the better of one-shot and two-shot
+  std::optional<double> launch_gap_us;         // default: the machine's, else 1
+  std::int64_t draft_tokens = 0;    // speculative: rows per sequence are 1 + draft_tokens
+  double memory_utilization = 0.9;  // share of memory that weights and KV may take
+  std::optional<TileShape> tile;    // adds tile and wave coverage to GEMMs
 
   Format effective_kv_format() const;
   LinkSpeed effective_link() const;
@@ -57,15 +57,15 @@ struct Step {
   double activation_bytes = 0;
   double link_bytes = 0;
   double flop = 0;
-  double memory_us = 0;             // sums over operations of bytes / bandwidth,
-  double compute_us = 0;            // FLOP / peak,
-  double link_us = 0;               // collectives and transfers,
-  double launch_us = 0;             // and gaps between kernels
+  double memory_us = 0;   // sums over operations of bytes / bandwidth,
+  double compute_us = 0;  // FLOP / peak,
+  double link_us = 0;     // collectives and transfers,
+  double launch_us = 0;   // and gaps between kernels
   // The same time by what binds each operation; with the bubble they add up to step_us:
   double bound_memory_us = 0;
   double bound_compute_us = 0;
   double bound_link_us = 0;
-  double bound_launch_us = 0;  // gaps, and operations shorter than their gap
+  double bound_launch_us = 0;       // gaps, and operations shorter than their gap
   double weights_and_kv_us = 0;     // (weights + KV) / bandwidth: what simple models call the step
   Regime regime = Regime::kMemory;  // the largest of the four bound times
   double tensor_activity = 0;
@@ -81,7 +81,7 @@ struct Capacity {
   double kv_bytes_per_token = 0;    // on one GPU, of one token of one sequence
   double budget_bytes = 0;          // memory x utilization - weights; negative: does not fit
   double tokens = 0;                // whole deployment
-  std::int64_t stage = 0;  // the pipeline stage with least room, which these are of
+  std::int64_t stage = 0;           // the pipeline stage with least room, which these are of
   std::string limit;                // sentence when the weights alone do not fit
   double sequences(double tokens_each) const;  // whole sequences that fit
 };

@@ -83,6 +83,7 @@ TEST(Step, ShapesOnTheRank) {
 TEST(Step, AllReducesOfGlm5) {
   Deployment deployment = deployment_of("glm-5-nvfp4", "rtx-pro-6000-server", {.tp = 8});
   deployment.link = LinkSpeed{64, 0};
+  deployment.all_reduce = AllReduce::kRing;
   const Step step = decode(deployment, 1024);
   double count = 0;
   double time_us = 0;
@@ -265,17 +266,25 @@ TEST(Capacity, KvBytes) {
 
 TEST(Step, BlocksThatDoNotDivideAreNamed) {
   // 768 / 8 = 96 columns of down under TP8: no whole block of 128, but six of 16.
-  const Op fp8 = find_op(decode(deployment_of("qwen3-30b-a3b-fp8", "h200", {.tp = 8}), 8), "moe.down");
-  EXPECT_EQ(fp8.misaligned, "K = 96 on a GPU is no multiple of the 128-wide blocks of fp8-block128");
-  EXPECT_EQ(find_op(decode(deployment_of("qwen3-30b-a3b-nvfp4", "b200", {.tp = 8}), 8), "moe.down").misaligned, "");
-  EXPECT_EQ(find_op(decode(deployment_of("qwen3-30b-a3b-fp8", "h200", {.tp = 1}), 8), "moe.down").misaligned, "");
+  const Op fp8 =
+      find_op(decode(deployment_of("qwen3-30b-a3b-fp8", "h200", {.tp = 8}), 8), "moe.down");
+  EXPECT_EQ(fp8.misaligned,
+            "K = 96 on a GPU is no multiple of the 128-wide blocks of fp8-block128");
+  EXPECT_EQ(find_op(decode(deployment_of("qwen3-30b-a3b-nvfp4", "b200", {.tp = 8}), 8), "moe.down")
+                .misaligned,
+            "");
+  EXPECT_EQ(find_op(decode(deployment_of("qwen3-30b-a3b-fp8", "h200", {.tp = 1}), 8), "moe.down")
+                .misaligned,
+            "");
 }
 
 TEST(Step, AWidenedProductSaysSo) {
-  const Op widened = find_op(decode(deployment_of("glm-5-nvfp4", "h200", {.tp = 8}), 8), "moe.gate_up");
+  const Op widened =
+      find_op(decode(deployment_of("glm-5-nvfp4", "h200", {.tp = 8}), 8), "moe.gate_up");
   EXPECT_EQ(widened.format, "nvfp4 x bf16");
   EXPECT_NE(widened.note.find("bf16"), std::string::npos) << widened.note;
-  const Op native = find_op(decode(deployment_of("glm-5-nvfp4", "b200", {.tp = 8}), 8), "moe.gate_up");
+  const Op native =
+      find_op(decode(deployment_of("glm-5-nvfp4", "b200", {.tp = 8}), 8), "moe.gate_up");
   EXPECT_EQ(native.format, "nvfp4 x nvfp4");
   EXPECT_EQ(native.note, "");
 }

@@ -301,7 +301,8 @@ Result<> ModelParser::read_quantization(const Json* hf_quant_config) {
   NIBBLE_ASSIGN_OR_RETURN(
       spec_.quantization,
       Quantization::parse(config, hf_quant_config, base,
-                          fmt::format("{}: quantization_config", file_), hf_file_, spec_.warnings));
+                          fmt::format("{}: quantization_config", file_), hf_file_,
+                          layers_ + spec_.mtp_layers, spec_.warnings));
   return {};
 }
 
@@ -353,7 +354,7 @@ Result<> ModelParser::check_patterns() {
   if (const std::string* pattern = spec_.quantization.slow_regex(modules)) {
     return input_error(
         "{}: quantization_config: the regular expression \"{}\" takes too long to match; "
-        "write it without nested repetition",
+        "write it with fewer repetitions, or list module names",
         file_, *pattern);
   }
   return {};

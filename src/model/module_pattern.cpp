@@ -109,13 +109,6 @@ const std::string* ModulePatterns::slow_regex(const std::vector<std::string>& mo
   return nullptr;
 }
 
-const std::string* ModulePatterns::gave_up() const {
-  for (const Regex& regex : regexes_) {
-    if (regex.gave_up()) return &regex.pattern();
-  }
-  return nullptr;
-}
-
 bool ModulePatterns::any_matches(const std::vector<Wildcard>& wildcards, std::string_view module) {
   for (const Wildcard& wildcard : wildcards) {
     const std::string_view literal = std::string_view(wildcard.pattern).substr(0, wildcard.literal);

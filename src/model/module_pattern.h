@@ -29,9 +29,6 @@ class ModulePatterns {
   Result<> add(std::string_view pattern);
   bool matches(std::string_view module) const;
   bool empty() const { return texts_.empty(); }
-  // A regular expression whose match was given up on so far, or nullptr: answers are then
-  // worthless.
-  const std::string* gave_up() const;
   // At most how many characters are compared when `asks` modules of each of `layers` layers are
   // asked for; regular expressions, whose work nobody can tell from their text, count as a
   // thousand.

@@ -106,14 +106,6 @@ Result<> Quantization::check_work(std::int64_t layers, std::string_view where) c
       where, layers, steps, kMaxSteps);
 }
 
-const std::string* Quantization::gave_up() const {
-  if (const std::string* pattern = excluded_.gave_up()) return pattern;
-  for (const Rule& rule : rules_) {
-    if (const std::string* pattern = rule.named.gave_up()) return pattern;
-  }
-  return nullptr;
-}
-
 ModuleFormat Quantization::format_of(std::string_view module) const {
   if (rules_.empty() || excluded_.matches(module)) return base_;
   for (const Rule& rule : rules_) {

@@ -43,8 +43,6 @@ class Quantization {
   ModuleFormat base() const { return base_; }
   // A regular expression that makes it take too long to ask for all `modules`, or nullptr.
   const std::string* slow_regex(const std::vector<std::string>& modules) const;
-  // A regular expression that took too long on a module asked for so far, or nullptr.
-  const std::string* gave_up() const;
   std::optional<Format> kv_format() const { return kv_; }  // kv_cache_quant_algo
   const std::string& method() const { return method_; }  // "modelopt", "fp8", "mxfp4", ...; "" none
   // One line: "nvfp4 x nvfp4 on linear layers (modelopt), except lm_head,

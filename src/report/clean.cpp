@@ -25,7 +25,8 @@ void clean(Finding& finding) {
 }
 
 void clean(Chart& chart) {
-  for (std::string* text : {&chart.title, &chart.caption, &chart.x.title, &chart.y.title}) clean(*text);
+  for (std::string* text : {&chart.title, &chart.caption, &chart.x.title, &chart.y.title})
+    clean(*text);
   for (ChartSeries& series : chart.series) {
     clean(series.name);
     for (ChartPoint& point : series.points) clean(point.label);

@@ -392,9 +392,10 @@ TEST(Terminal, ShowsHeadlinesTablesAndBulletsAndSaysWhatIsLeftOut) {
 
 TEST(Report, ControlCharactersOfNamesAreNotPassedOn) {
   Document document{.title = "a\x1b[2Jb\ac"};
-  document.sections.push_back({.heading = "h\n", .findings = {{.id = "f", .title = "t\x1b", .sentence = "s\x7f"}}});
-  for (const std::string& text :
-       {render_html(document), render_markdown(document), render_terminal(document, Style::plain())}) {
+  document.sections.push_back(
+      {.heading = "h\n", .findings = {{.id = "f", .title = "t\x1b", .sentence = "s\x7f"}}});
+  for (const std::string& text : {render_html(document), render_markdown(document),
+                                  render_terminal(document, Style::plain())}) {
     EXPECT_EQ(text.find('\x1b'), std::string::npos);
     EXPECT_EQ(text.find('\a'), std::string::npos);
     EXPECT_EQ(text.find('\x7f'), std::string::npos);

@@ -1,9 +1,9 @@
-#include "report/clean.h"
 #include "report/terminal.h"
 
 #include <algorithm>
 
 #include "base/text.h"
+#include "report/clean.h"
 
 namespace nibble {
 namespace {
