@@ -8,32 +8,15 @@
 namespace nibble::cli {
 namespace {
 
-std::string sourced(const Sourced& number) {
-  switch (number.provenance) {
-    case Provenance::kDatasheet:
-      return "data sheet";
-    case Provenance::kReported:
-      return "reported";
-    case Provenance::kMeasured:
-      return "measured";
-    case Provenance::kDerived:
-      return "derived";
-    case Provenance::kAssumed:
-      return "assumed";
-    case Provenance::kGiven:
-      return "given";
-  }
-  return "";
-}
-
 std::string machine_fact(const Deployment& deployment) {
   const MachineSpec& machine = deployment.machine;
-  std::string text =
-      fmt::format("{} x {}: {} GB/s ({})", deployment.layout.gpus(), machine.title,
-                  format_number(machine.bandwidth_gb_s.value), sourced(machine.bandwidth_gb_s));
+  std::string text = fmt::format("{} x {}: {} GB/s ({})", deployment.layout.gpus(), machine.title,
+                                 format_number(machine.bandwidth_gb_s.value),
+                                 to_string(machine.bandwidth_gb_s.provenance));
   for (const auto& [precision, peak] : machine.peaks) {
     text += fmt::format(", {} {} TFLOPS dense ({})", to_string(precision),
-                        format_number(peak.dense_tflops.value), sourced(peak.dense_tflops));
+                        format_number(peak.dense_tflops.value),
+                        to_string(peak.dense_tflops.provenance));
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/units.h"
+#include "diagnose/explain_parts.h"
 
 namespace nibble {
 namespace {
@@ -17,10 +18,6 @@ FindingInput bandwidth_input(const Deployment& deployment) {
   const Sourced& bandwidth = deployment.machine.bandwidth_gb_s;
   return {"bandwidth", bandwidth.value * deployment.bandwidth_efficiency, "GB/s",
           catalog_source(deployment.machine, bandwidth)};
-}
-
-std::string sequences_text(double count) {
-  return fmt::format("{} sequence{}", format_compact(count), count == 1 ? "" : "s");
 }
 
 Finding parameters(const ModelSpec& model) {
@@ -62,7 +59,7 @@ Finding step_floor(const Deployment& deployment, const Step& step) {
       "At {} a step cannot take less than {} ({} tok/s, {} per sequence): {}. Weights and KV "
       "alone, at the full "
       "bandwidth, are {}.",
-      sequences_text(step.concurrency), format_time_us(step.step_us),
+      counted(step.concurrency, "sequence"), format_time_us(step.step_us),
       format_compact(step.tokens_per_s), format_compact(step.tokens_per_s_per_sequence), parts,
       format_time_us(step.weights_and_kv_us));
   return finding;
@@ -99,7 +96,7 @@ Finding activity(const Step& step) {
       "A perfect run at {} keeps the tensor cores {} busy and DRAM {}: compare measured "
       "activities with "
       "these, not with 100 %.",
-      sequences_text(step.concurrency), format_percent(step.tensor_activity),
+      counted(step.concurrency, "sequence"), format_percent(step.tensor_activity),
       format_percent(step.dram_activity));
   return finding;
 }
@@ -161,9 +158,9 @@ Finding memory(const Deployment& deployment, const Step& step, const Capacity& c
       deployment.layout.pp > 1
           ? fmt::format(" on stage {}, which has least room", capacity.stage + 1)
           : "",
-      format_count(capacity.tokens), format_bytes(capacity.kv_bytes_per_token), sequences_text(fit),
-      format_compact(deployment.context), sequences_text(step.concurrency),
-      fit >= step.concurrency ? "fit" : "do not fit");
+      format_count(capacity.tokens), format_bytes(capacity.kv_bytes_per_token),
+      counted(fit, "sequence"), format_compact(deployment.context),
+      counted(step.concurrency, "sequence"), fit >= step.concurrency ? "fit" : "do not fit");
   return finding;
 }
 
