@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/testing.h"
 #include "base/text.h"
 #include "cli/command.h"
 
@@ -77,13 +78,6 @@ const CatalogNames kNames{.models = {"glm-5-nvfp4", "gpt-oss-120b"},
 
 class Generated : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "nibble-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   std::string write(const std::string& name, const std::string& text) const {
     const std::string path = directory_ / name;
     std::ofstream(path) << text;
@@ -116,7 +110,8 @@ class Generated : public ::testing::Test {
     return quoted;
   }
 
-  std::filesystem::path directory_;
+  TemporaryFolder temporary_;
+  const std::filesystem::path& directory_ = temporary_.path();
 };
 
 using Replies = std::vector<std::string>;

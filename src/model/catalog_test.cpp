@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/testing.h"
 #include "model/config.h"
 
 namespace nibble {
@@ -304,12 +305,9 @@ TEST(Catalog, NoModelLosesItsExpertsInSilence) {
 class Folder : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "nibble-model-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = std::filesystem::path(pattern) / "Tiny-8B";
+    folder_ = temporary_.path() / "Tiny-8B";
     std::filesystem::create_directory(folder_);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_.parent_path()); }
   void put(const char* file, std::string_view text) {
     ASSERT_TRUE(write_file(folder_ / file, text).ok());
   }
@@ -318,6 +316,7 @@ class Folder : public ::testing::Test {
       R"({"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100,
           "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128,
           "max_position_embeddings": 4096})";
+  TemporaryFolder temporary_;
   std::filesystem::path folder_;
 };
 

@@ -4,48 +4,10 @@
 #include <string>
 
 #include "model/config.h"
+#include "model/test_configs.h"
 
 namespace nibble {
 namespace {
-
-Json json(std::string_view text) {
-  Result<Json> parsed = Json::parse(text, "test");
-  EXPECT_TRUE(parsed.ok()) << (parsed.ok() ? "" : parsed.error().message);
-  return parsed.ok() ? std::move(*parsed) : Json();
-}
-
-// Smallest configurations that parse; a test adds or replaces fields.
-Json dense() {
-  return json(R"({"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 4,
-                  "vocab_size": 100, "num_attention_heads": 4, "num_key_value_heads": 2,
-                  "intermediate_size": 128})");
-}
-Json with(Json config, std::string_view fields) {
-  const Json added = json(fields);
-  for (const auto& [key, value] : added.as_object()) config.set(key, value);
-  return config;
-}
-ModelSpec parse(const Json& config) {
-  Result<ModelSpec> model = parse_model(config, nullptr, "test");
-  EXPECT_TRUE(model.ok()) << (model.ok() ? "" : model.error().message);
-  return model.ok() ? std::move(*model) : ModelSpec{};
-}
-
-std::string fault(const Json& config) {
-  const Result<ModelSpec> model = parse_model(config, nullptr, "test");
-  EXPECT_FALSE(model.ok()) << config.dump();
-  if (model.ok()) return "";
-  EXPECT_EQ(model.error().kind, ErrorKind::kInput);
-  EXPECT_TRUE(model.error().message.starts_with("config.json")) << model.error().message;
-  return model.error().message;
-}
-
-// "1" for each layer with experts.
-std::string expert_layers(const ModelSpec& model) {
-  std::string layers;
-  for (const LayerSpec& layer : model.layers) layers += layer.moe ? '1' : '0';
-  return layers;
-}
 
 // A model that speaks of experts but not of their number must not be counted as a dense one.
 TEST(HostileConfig, ExpertsWithoutACountAreAFault) {
