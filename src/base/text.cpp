@@ -196,22 +196,29 @@ std::string printable(std::string_view text, std::size_t most) {
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
   if (a.size() < b.size()) std::swap(a, b);
   if (a.size() - b.size() > limit) return limit + 1;
-  // One row of the table of distances between prefixes; row[j] belongs to b's first j bytes.
+  // Rows of the table of distances between prefixes; row[j] belongs to b's first j bytes.
   std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
+  std::vector<std::size_t> last(b.size() + 1);
+  std::vector<std::size_t> before_last(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  std::size_t smallest_last = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
     row[0] = i + 1;
     std::size_t smallest = row[0];
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+      const std::size_t replaced = last[j] + (a[i] == b[j] ? 0 : 1);
+      row[j + 1] = std::min({replaced, row[j] + 1, last[j + 1] + 1});
+      const bool swapped = i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j];
+      if (swapped) row[j + 1] = std::min(row[j + 1], before_last[j - 1] + 1);
       smallest = std::min(smallest, row[j + 1]);
     }
-    if (smallest > limit) return limit + 1;  // later rows are never smaller
+    // A later row is never smaller than the smaller of two neighbours.
+    if (std::min(smallest, smallest_last) > limit) return limit + 1;
+    smallest_last = smallest;
+    std::swap(before_last, last);
+    std::swap(last, row);
   }
-  return std::min(row.back(), limit + 1);
+  return std::min(last.back(), limit + 1);
 }
 
 std::vector<std::string> nearest_names(std::string_view name,

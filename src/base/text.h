@@ -20,7 +20,8 @@ std::string to_lower(std::string_view text);   // ASCII letters only
 // middle is replaced by "...".
 std::string printable(std::string_view text, std::size_t most = 120);
 
-// Levenshtein distance, capped: returns `limit` + 1 as soon as it is certain to exceed `limit`.
+// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment), capped:
+// returns `limit` + 1 as soon as it is certain to exceed `limit`.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit);
 
 // Up to `most` candidates nearest to `name`, best first: those within a third of its length in

@@ -51,7 +51,12 @@ TEST(EditDistance, CountsInsertionsDeletionsAndReplacements) {
   EXPECT_EQ(edit_distance("saturday", "sunday", 10), 3U);
   EXPECT_EQ(edit_distance("", "abc", 10), 3U);
   EXPECT_EQ(edit_distance("abc", "abc", 0), 0U);
-  EXPECT_EQ(edit_distance("ab", "ba", 10), 2U);
+}
+
+TEST(EditDistance, ASwapOfNeighboursIsOneEdit) {
+  EXPECT_EQ(edit_distance("ab", "ba", 10), 1U);
+  EXPECT_EQ(edit_distance("modle", "model", 1), 1U);
+  EXPECT_EQ(edit_distance("ca", "abc", 10), 3U);  // no letter is edited twice
 }
 
 TEST(EditDistance, StopsAtTheLimit) {
@@ -59,6 +64,10 @@ TEST(EditDistance, StopsAtTheLimit) {
   EXPECT_EQ(edit_distance("kitten", "sitting", 2), 3U);
   EXPECT_EQ(edit_distance("kitten", "sitting", 0), 1U);
   EXPECT_EQ(edit_distance("a", std::string(1000000, 'b'), 5), 6U);
+}
+
+TEST(NearestNames, FindsASwap) {
+  EXPECT_EQ(nearest_names("--modle", Names{"--model", "--machine"}), Names{"--model"});
 }
 
 TEST(NearestNames, IgnoresCaseDashesAndSpaces) {
