@@ -5,6 +5,15 @@
 #include "base/text.h"
 
 namespace nibble {
+namespace {
+
+// A number that is refused is not handed out: nobody may index or divide by it. (NaN is in no JSON
+// text; whoever builds one by hand gets it back.)
+bool contains(const NumberRange& range, double value) {
+  return !(value < range.min || value > range.max || (range.above && value <= *range.above));
+}
+
+}  // namespace
 
 ObjectReader::ObjectReader(const Json& json, std::string where)
     : json_(json), where_(std::move(where)) {
@@ -50,6 +59,7 @@ std::optional<double> ObjectReader::number(std::string_view key, NumberRange ran
     return std::nullopt;
   }
   check_range(key, found->as_number(), range);
+  if (!contains(range, found->as_number())) return std::nullopt;
   return found->as_number();
 }
 
@@ -91,6 +101,7 @@ std::optional<std::vector<double>> ObjectReader::numbers(std::string_view key, N
   if (found == nullptr) return std::nullopt;
   if (found->is_number()) {
     check_range(key, found->as_number(), range);
+    if (!contains(range, found->as_number())) return std::nullopt;
     return std::vector<double>{found->as_number()};
   }
   if (!found->is_array()) {
@@ -105,6 +116,7 @@ std::optional<std::vector<double>> ObjectReader::numbers(std::string_view key, N
       return std::nullopt;
     }
     check_range(key, item.as_number(), range);
+    if (!contains(range, item.as_number())) return std::nullopt;
     values.push_back(item.as_number());
   }
   return values;

@@ -175,5 +175,16 @@ TEST(ObjectReader, WhatIsNoObjectIsAFault) {
   }
 }
 
+TEST(ObjectReader, ARefusedNumberIsNotHandedOut) {
+  const Json json = *Json::parse(R"({"one": -1, "whole": -1, "list": [2, -1], "high": 11})", "t");
+  ObjectReader reader(json, "t");
+  EXPECT_EQ(reader.number("one", {.min = 0}), std::nullopt);
+  EXPECT_EQ(reader.integer("whole", {.min = 0}), std::nullopt);
+  EXPECT_EQ(reader.numbers("list", {.min = 0}), std::nullopt);
+  EXPECT_EQ(reader.number("high", {.max = 10}), std::nullopt);
+  EXPECT_EQ(reader.number("high", {.above = 11}), std::nullopt);
+  EXPECT_FALSE(reader.finish().ok());
+}
+
 }  // namespace
 }  // namespace nibble

@@ -317,6 +317,13 @@ TEST(Config, PatternsMayLookAhead) {
             Format::kBf16);
 }
 
+TEST(Config, NegativeLayerNumbersAreRefused) {
+  for (const char* key : {"mlp_only_layers", "moe_layers"}) {
+    const std::string fields = std::string("{\"") + key + "\": [0, -1000000]}";
+    EXPECT_NE(fault(with(sparse(), fields)).find(key), std::string::npos) << key;
+  }
+}
+
 TEST(Config, UnknownModelsAreReadByTheirFields) {
   const ModelSpec model = parse(with(sparse(), R"({"model_type": "new_moe"})"));
   EXPECT_EQ(model.moe->experts, 8);

@@ -26,7 +26,8 @@ const Json::Array* layer_list(ObjectReader& reader, std::string_view key, std::s
 void mark_layers(ObjectReader& reader, std::string_view key, std::vector<bool>& marked) {
   const auto numbers = reader.numbers(key, {.min = 0});
   for (const double number : numbers.value_or(std::vector<double>{})) {
-    if (number != std::floor(number) || number >= static_cast<double>(marked.size())) {
+    if (number < 0 || number != std::floor(number) ||
+        number >= static_cast<double>(marked.size())) {
       reader.fault_at(key, fmt::format("names layer {} of {}", number, marked.size()));
       return;
     }
