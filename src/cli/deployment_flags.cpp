@@ -283,7 +283,9 @@ Result<> apply_overrides(const Arguments& arguments, Deployment& deployment) {
     NIBBLE_ASSIGN_OR_RETURN(deployment.routing, Routing::parse(*text));
   }
   if (const auto text = arguments.text("--all-reduce")) {
-    deployment.all_reduce = all_reduce_from_string(*text).value_or(AllReduce::kFastest);
+    const std::optional<AllReduce> algorithm = all_reduce_from_string(*text);
+    if (!algorithm) return usage_error("--all-reduce is \"{}\", which is no algorithm", *text);
+    deployment.all_reduce = *algorithm;
   }
   if (const auto text = arguments.text("--tile")) {
     NIBBLE_ASSIGN_OR_RETURN(deployment.tile, parse_tile(*text));
