@@ -1,0 +1,107 @@
+#include "base/thread_pool.h"
+
+#include <algorithm>
+#include <pthread.h>
+#include <sched.h>
+
+#include "base/check.h"
+
+namespace nibble {
+namespace {
+
+// About 100 us of spinning: longer than the gap between two kernels of one step, shorter than
+// anything that a user would see in the processor's load.
+constexpr int kSpins = 20'000;
+// How often a spinning thread lets others run: they may be what it waits for when there are more
+// threads than processors.
+constexpr int kSpinsBetweenYields = 256;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Waits until `value` differs from `old`: spinning, then asleep.
+std::uint32_t wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old,
+                              int spins) {
+  for (int spin = 0; spin < spins; ++spin) {
+    const std::uint32_t now = value.load(std::memory_order_acquire);
+    if (now != old) return now;
+    if (spin % kSpinsBetweenYields == kSpinsBetweenYields - 1) ::sched_yield();
+    pause();
+  }
+  while (true) {
+    const std::uint32_t now = value.load(std::memory_order_acquire);
+    if (now != old) return now;
+    value.wait(old, std::memory_order_acquire);
+  }
+}
+
+void bind(std::thread& thread, int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  // Binding is a help, not a need: a container may forbid it.
+  static_cast<void>(::pthread_setaffinity_np(thread.native_handle(), sizeof(set), &set));
+}
+
+}  // namespace
+
+std::vector<int> usable_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> processors;
+  if (::sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) processors.push_back(cpu);
+    }
+  }
+  if (processors.empty()) {  // more processors than the set holds
+    const int count = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    for (int cpu = 0; cpu < count; ++cpu) processors.push_back(cpu);
+  }
+  return processors;
+}
+
+ThreadPool::ThreadPool(int threads) {
+  NIBBLE_CHECK(threads >= 1);
+  const std::vector<int> processors = usable_processors();
+  const bool bound = static_cast<std::size_t>(threads) <= processors.size();
+  for (int thread = 1; thread < threads; ++thread) {
+    workers_.emplace_back([this, thread] { serve(thread); });
+    if (bound) bind(workers_.back(), processors[static_cast<std::size_t>(thread)]);
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_ = true;
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::serve(int thread) {
+  std::uint32_t seen = 0;
+  while (true) {
+    seen = wait_for_change(generation_, seen, kSpins);
+    if (stopping_) return;
+    (*work_)(thread);
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+  }
+}
+
+void ThreadPool::run(const std::function<void(int)>& work) {
+  if (!workers_.empty()) {
+    work_ = &work;
+    running_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
+  }
+  work(0);
+  for (std::uint32_t left = running_.load(std::memory_order_acquire); left != 0;) {
+    left = wait_for_change(running_, left, kSpins);
+  }
+}
+
+}  // namespace nibble
