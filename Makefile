@@ -13,7 +13,7 @@ REPORT ?= nibble-report
 JOBS := $(shell nproc)
 PROGRAM := build/src/cli/nibble
 
-.PHONY: help demo build test asan fuzz bench format format-check install clean
+.PHONY: help demo build test oracle asan fuzz bench format format-check install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ build: ## the program, the libraries, tests and benchmarks, in build/
 
 test: format-check build ## build and run every test that needs no GPU
 	@ctest --preset release
+
+oracle: ## make the golden files of the tests anew with numpy and others; fail when they differ
+	@tools/oracle.sh check
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup.sh test

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Makes what tests/golden/ holds anew, with numpy, ml_dtypes and safetensors from PyPI in a Python
+# environment of its own (build/oracle), and fails when it differs from what is committed.
+#
+#   tools/oracle.sh check   compare (make oracle)
+#   tools/oracle.sh write   replace the files in tests/golden/
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mode=${1:-}
+if [[ $mode != check && $mode != write ]]; then
+  echo "tools/oracle.sh: give check or write" >&2
+  exit 2
+fi
+
+environment=build/oracle
+stamp=$environment/requirements.txt
+if ! cmp -s tools/oracle/requirements.txt "$stamp"; then
+  mkdir -p build
+  if ! python3 -m venv --clear "$environment"; then
+    echo "tools/oracle.sh: Python makes no environment; on Debian: apt-get install python3-venv" >&2
+    exit 1
+  fi
+  "$environment/bin/pip" install --quiet --disable-pip-version-check -r tools/oracle/requirements.txt
+  cp tools/oracle/requirements.txt "$stamp"
+fi
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$environment/bin/python" -B tools/oracle/formats.py "$folder/formats"
+"$environment/bin/python" -B tools/oracle/moe.py "$folder/moe"
+"$environment/bin/python" -B tools/oracle/safetensors_golden.py "$folder/safetensors"
+"$environment/bin/python" -B tools/oracle/toy_readable.py
+
+for part in formats moe safetensors; do
+  if [[ $mode == write ]]; then
+    mkdir -p "tests/golden/$part"
+    cp "$folder/$part"/* "tests/golden/$part/"
+  elif ! diff -r "$folder/$part" "tests/golden/$part" >"$folder/differences"; then
+    head -c 2000 "$folder/differences" >&2
+    echo "tools/oracle.sh: tests/golden/$part differs from what the oracle says" >&2
+    exit 1
+  fi
+done
