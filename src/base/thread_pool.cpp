@@ -91,7 +91,7 @@ void ThreadPool::serve(int thread) {
   }
 }
 
-void ThreadPool::run(const std::function<void(int)>& work) {
+void ThreadPool::run_all(const std::function<void(int)>& work) {
   if (!workers_.empty()) {
     work_ = &work;
     running_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);

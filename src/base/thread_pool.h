@@ -28,10 +28,14 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
   // Calls work(0) here and work(1 ..) on the workers; returns when all have returned. Not
-  // reentrant.
-  void run(const std::function<void(int)>& work);
+  // reentrant. Does not allocate: `work` is taken by reference, whatever it captures.
+  template <class Work>
+  void run(const Work& work) {
+    run_all(std::cref(work));
+  }
 
  private:
+  void run_all(const std::function<void(int)>& work);
   void serve(int thread);
 
   std::vector<std::thread> workers_;

@@ -1,0 +1,296 @@
+#include "kernels/gemm/gemm.h"
+
+#include <algorithm>
+#include <fmt/core.h>
+
+#include "base/check.h"
+#include "kernels/gemm/layout.h"
+
+namespace nibble {
+
+const IntegerKernel& integer_kernel(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return kAvx512IntegerKernel;
+  if (isa == Isa::kAvx2) return kAvx2IntegerKernel;
+#endif
+  NIBBLE_CHECK(isa == Isa::kPortable);
+  return kPortableIntegerKernel;
+}
+
+const Bf16Kernel& bf16_kernel(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return kAvx512Bf16Kernel;
+  if (isa == Isa::kAvx2) return kAvx2Bf16Kernel;
+#endif
+  NIBBLE_CHECK(isa == Isa::kPortable);
+  return kPortableBf16Kernel;
+}
+
+namespace {
+
+// What one thread computes at a time: a few tiles of one expert for all slots of that expert.
+struct Unit {
+  std::int64_t expert = 0;
+  std::int64_t first_tile = 0;
+  int tiles = 0;
+  std::int32_t first_slot = 0;
+  std::int32_t slots = 0;
+};
+
+// Sums of a unit, [tile][stream][row of the tile], and the chunk of weights that is being used.
+struct Scratch {
+  Panel panels[kUnitTiles];
+  alignas(64) float sums[kUnitTiles][kPassStreams][kTileRows];
+};
+
+void store_row(const GemmParams& params, std::int64_t slot, std::int64_t first_row,
+               const float* values, const float* factors, float row_factor) {
+  const std::int64_t n = params.weights.rows();
+  const std::int64_t rows = std::min<std::int64_t>(kTileRows, n - first_row);
+  float* const out = params.output.data() + slot * n + first_row;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    out[row] = values[row] * row_factor * factors[row];
+  }
+}
+
+// ---- 4-bit weights --------------------------------------------------------------------------
+
+class IntegerUnit {
+ public:
+  IntegerUnit(const GemmParams& params, const Unit& unit, Scratch& scratch)
+      : params_(params),
+        unit_(unit),
+        scratch_(scratch),
+        kernel_(integer_kernel(params.weights.isa())),
+        streams_per_row_(GemmAccess::streams_per_row(params.activations)),
+        groups_(groups_of(params.weights.columns())) {}
+
+  void run() {
+    const std::int32_t slots_per_pass = kPassStreams / streams_per_row_;
+    for (std::int32_t slot = 0; slot < unit_.slots; slot += slots_per_pass) {
+      pass(unit_.first_slot + slot, std::min(slots_per_pass, unit_.slots - slot));
+    }
+  }
+
+ private:
+  void pass(std::int32_t first_slot, std::int32_t slots) {
+    const int streams = slots * streams_per_row_;
+    for (int at = 0; at < streams; ++at) {
+      const auto slot = static_cast<std::size_t>(first_slot + at / streams_per_row_);
+      streams_[at] =
+          GemmAccess::stream(params_.activations, params_.row_of[slot], at % streams_per_row_);
+    }
+    for (int tile = 0; tile < unit_.tiles; ++tile) {
+      std::fill_n(scratch_.sums[tile][0], streams * kTileRows, 0.0F);
+    }
+    const bool packed = streams <= kBlockStreams;
+    const int chunk_groups = packed ? kPackedGroups : kChunkGroups;
+    for (std::int64_t group = 0; group < groups_; group += chunk_groups) {
+      const auto count = static_cast<int>(std::min<std::int64_t>(chunk_groups, groups_ - group));
+      if (!packed) unpack(group, count);
+      for (int first = 0; first < streams; first += kBlockStreams) {
+        multiply(first, streams, group, count);
+      }
+    }
+    add_residuals(streams);
+    for (std::int32_t slot = 0; slot < slots; ++slot) store(first_slot, slot);
+  }
+
+  const std::byte* chunk(int tile, std::int64_t group) const {
+    return GemmAccess::tile(params_.weights, unit_.expert, unit_.first_tile + tile) +
+           group * kGroupBytes;
+  }
+
+  void unpack(std::int64_t group, int groups) {
+    for (int tile = 0; tile < unit_.tiles; ++tile) {
+      kernel_.unpack(chunk(tile, group), groups, scratch_.panels[tile]);
+    }
+  }
+
+  // Streams first .. of `streams`, at most a block of them.
+  void multiply(int first, int streams, std::int64_t group, int groups) {
+    const int count = std::min(kBlockStreams, streams - first);
+    MultiplyArguments arguments{.groups = groups};
+    for (int at = 0; at < count; ++at) arguments.streams[at] = streams_[first + at] + group;
+    const auto loop = loops(streams)[static_cast<std::size_t>(count - 1)];
+    for (int tile = 0; tile < unit_.tiles; ++tile) {
+      arguments.panel = &scratch_.panels[tile];
+      arguments.tile = chunk(tile, group);
+      for (int at = 0; at < count; ++at) arguments.sums[at] = scratch_.sums[tile][first + at];
+      loop(arguments);
+    }
+  }
+
+  const IntegerKernel::Multiply& loops(int streams) const {
+    const bool two_scales = params_.activations.format() == Format::kNvfp4;
+    if (streams > kBlockStreams) return two_scales ? kernel_.two_scales : kernel_.one_scale;
+    return two_scales ? kernel_.packed_two_scales : kernel_.packed_one_scale;
+  }
+
+  void add_residuals(int streams) {
+    const auto all = GemmAccess::residuals(params_.weights, unit_.expert);
+    const std::int64_t first_row = unit_.first_tile * kTileRows;
+    auto residual = std::lower_bound(
+        all.begin(), all.end(), first_row,
+        [](const GemmAccess::Residual& r, std::int64_t row) { return r.row < row; });
+    for (; residual != all.end() && residual->row < first_row + unit_.tiles * kTileRows;
+         ++residual) {
+      const std::int64_t row = residual->row - first_row;
+      for (int at = 0; at < streams; ++at) {
+        float& sum = scratch_.sums[row / kTileRows][at][row % kTileRows];
+        sum += residual_product(*residual, streams_[at]);
+      }
+    }
+  }
+
+  float residual_product(const GemmAccess::Residual& residual,
+                         const ActivationGroup* groups) const {
+    const ActivationGroup& group = groups[residual.block / 2];
+    const int block = residual.block % 2;
+    std::int32_t sum = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      for (int i = 0; i < 4; ++i) {
+        const int column = column_of(params_.weights.isa(), step, i) - block * kBlockColumns;
+        if (column < 0 || column >= kBlockColumns) continue;
+        sum += residual.codes[column] * group.values[4 * step + i];
+      }
+    }
+    return static_cast<float>(sum) * residual.scale * group.scale[block];
+  }
+
+  // The halves of a row are added, then the factors of activations and weights applied.
+  void store(std::int32_t first_slot, std::int32_t slot) {
+    const std::int64_t row = params_.row_of[static_cast<std::size_t>(first_slot + slot)];
+    const float row_factor = GemmAccess::row_factor(params_.activations, row);
+    for (int tile = 0; tile < unit_.tiles; ++tile) {
+      float* const sums = scratch_.sums[tile][slot * streams_per_row_];
+      if (streams_per_row_ == 2) {
+        for (int at = 0; at < kTileRows; ++at) sums[at] += sums[kTileRows + at];
+      }
+      const std::int64_t index = unit_.first_tile + tile;
+      store_row(params_, first_slot + slot, index * kTileRows, sums,
+                GemmAccess::row_factors(params_.weights, unit_.expert, index), row_factor);
+    }
+  }
+
+  const GemmParams& params_;
+  const Unit& unit_;
+  Scratch& scratch_;
+  const IntegerKernel& kernel_;
+  int streams_per_row_;
+  std::int64_t groups_;
+  const ActivationGroup* streams_[kPassStreams] = {};  // of the pass
+};
+
+// ---- bf16 weights ---------------------------------------------------------------------------
+
+void bf16_unit(const GemmParams& params, const Unit& unit) {
+  const Bf16Kernel& kernel = bf16_kernel(params.weights.isa());
+  alignas(64) float sums[kBlockStreams][kTileRows];
+  for (int tile = 0; tile < unit.tiles; ++tile) {
+    const std::int64_t index = unit.first_tile + tile;
+    for (std::int32_t slot = 0; slot < unit.slots; slot += kBlockStreams) {
+      const int count = std::min(kBlockStreams, unit.slots - slot);
+      Bf16Arguments arguments{.tile = GemmAccess::tile(params.weights, unit.expert, index),
+                              .columns = params.weights.columns()};
+      for (int at = 0; at < count; ++at) {
+        const auto place = static_cast<std::size_t>(unit.first_slot + slot + at);
+        arguments.rows[at] = GemmAccess::row(params.activations, params.row_of[place]);
+        arguments.sums[at] = sums[at];
+      }
+      kernel[static_cast<std::size_t>(count - 1)](arguments);
+      for (int at = 0; at < count; ++at) {
+        store_row(params, unit.first_slot + slot + at, index * kTileRows, sums[at],
+                  GemmAccess::row_factors(params.weights, unit.expert, index), 1.0F);
+      }
+    }
+  }
+}
+
+// ---- the units in order ---------------------------------------------------------------------
+
+// Walks over the units of the experts that have slots. Numbers must be asked for in ascending
+// order, as a queue hands them out, so that each thread walks over the experts once.
+class Units {
+ public:
+  explicit Units(const GemmParams& params)
+      : params_(params), tiles_(tiles_of(params.weights.rows())) {
+    per_expert_ = (tiles_ + kUnitTiles - 1) / kUnitTiles;
+  }
+
+  std::int64_t count() const {
+    std::int64_t active = 0;
+    for (std::int64_t expert = 0; expert < params_.weights.experts(); ++expert) {
+      active += slots(expert) > 0 ? 1 : 0;
+    }
+    return active * per_expert_;
+  }
+
+  Unit at(std::int64_t number) {
+    while (slots(expert_) == 0 || number >= begin_ + per_expert_) {
+      if (slots(expert_) > 0) begin_ += per_expert_;
+      ++expert_;
+    }
+    const std::int64_t first_tile = (number - begin_) * kUnitTiles;
+    return {.expert = expert_,
+            .first_tile = first_tile,
+            .tiles = static_cast<int>(std::min<std::int64_t>(kUnitTiles, tiles_ - first_tile)),
+            .first_slot = params_.offsets[static_cast<std::size_t>(expert_)],
+            .slots = slots(expert_)};
+  }
+
+ private:
+  std::int32_t slots(std::int64_t expert) const {
+    const auto at = static_cast<std::size_t>(expert);
+    return params_.offsets[at + 1] - params_.offsets[at];
+  }
+
+  const GemmParams& params_;
+  std::int64_t tiles_;
+  std::int64_t per_expert_;
+  std::int64_t expert_ = 0;  // of unit begin_
+  std::int64_t begin_ = 0;
+};
+
+void check(const GemmParams& params) {
+  const PackedWeights& weights = params.weights;
+  const auto experts = static_cast<std::size_t>(weights.experts());
+  NIBBLE_CHECK(params.activations.columns() == weights.columns());
+  NIBBLE_CHECK(params.activations.isa() == weights.isa());
+  NIBBLE_CHECK((GemmAccess::meets(params.activations) == Format::kBf16) ==
+               (weights.format() == Format::kBf16));
+  NIBBLE_CHECK(params.offsets.size() == experts + 1 && params.offsets.front() == 0);
+  NIBBLE_CHECK(std::is_sorted(params.offsets.begin(), params.offsets.end()));
+  const auto slots = static_cast<std::size_t>(params.offsets.back());
+  NIBBLE_CHECK(params.row_of.size() >= slots);
+  NIBBLE_CHECK(params.output.size() >= slots * static_cast<std::size_t>(weights.rows()));
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    NIBBLE_CHECK(params.row_of[slot] >= 0 && params.row_of[slot] < params.activations.rows());
+  }
+}
+
+}  // namespace
+
+void gemm(const GemmParams& params, ThreadPool& pool) {
+  check(params);
+  WorkQueue queue(Units(params).count());
+  pool.run([&](int) {
+    Units units(params);
+    Scratch scratch;
+    while (const auto number = queue.next()) {
+      const Unit unit = units.at(*number);
+      if (params.weights.format() == Format::kBf16) {
+        bf16_unit(params, unit);
+      } else {
+        IntegerUnit(params, unit, scratch).run();
+      }
+    }
+  });
+}
+
+std::string gemm_name(Format weights, Format activations, Isa isa) {
+  return fmt::format("gemm {} x {} {} 16x32", to_string(weights), to_string(activations),
+                     to_string(isa));
+}
+
+}  // namespace nibble

@@ -1,0 +1,191 @@
+// The loops for AVX-512 with VNNI. vpdpbusd adds four products of unsigned weights and signed
+// activations into 32 bits: a step has 16 rows x 4 columns, and a block of 16 columns takes four.
+#include "kernels/gemm/layout.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define NIBBLE_AVX512 \
+  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")))
+
+namespace nibble {
+namespace {
+
+// As in kernel_avx2.cpp: a chunk of the same tile.
+constexpr int kPrefetchBytes = 2 * kGroupBytes;
+
+// 32 scale bytes of 16 rows -> 32 integers m << e.
+NIBBLE_AVX512 inline __m512i unpack_scales(const std::byte* bytes) {
+  const __m256i loaded = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
+  const __m512i wide = _mm512_cvtepu8_epi16(loaded);
+  const __m512i mantissa = _mm512_and_si512(wide, _mm512_set1_epi16(15));
+  return _mm512_sllv_epi16(mantissa, _mm512_srli_epi16(wide, 4));
+}
+
+// The weights of steps `step` and `step` + 4, sixteen rows of four columns each.
+struct StepWeights {
+  __m512i first;
+  __m512i second;
+};
+
+NIBBLE_AVX512 inline StepWeights unpack_steps(const std::byte* codes) {
+  const __m512i stored = _mm512_broadcast_i32x4(
+      _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+  const __m512i nibble = _mm512_set1_epi8(15);
+  const __m512i both = _mm512_loadu_si512(codes);
+  const __m512i low = _mm512_and_si512(both, nibble);
+  const __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+  return {_mm512_shuffle_epi8(stored, low), _mm512_shuffle_epi8(stored, high)};
+}
+
+NIBBLE_AVX512 inline void prefetch_group(const std::byte* group) {
+  for (int line = 0; line < kGroupBytes; line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchBytes + line, _MM_HINT_T0);
+  }
+}
+
+NIBBLE_AVX512 void unpack(const std::byte* tile, int groups, Panel& panel) {
+  for (int at = 0; at < groups; ++at, tile += kGroupBytes) {
+    prefetch_group(tile);
+    std::uint8_t* const weights = panel.weights[at];
+#pragma GCC unroll 4
+    for (int step = 0; step < kSteps / 2; ++step) {
+      const StepWeights unpacked = unpack_steps(tile + 64 * step);
+      _mm512_store_si512(weights + 64 * step, unpacked.first);
+      _mm512_store_si512(weights + 64 * (step + kSteps / 2), unpacked.second);
+    }
+    _mm512_store_si512(panel.scales[at], unpack_scales(tile + kCodeBytes));
+  }
+}
+
+// As in kernel_avx2.cpp.
+struct FromPanel {
+  const Panel& panel;
+
+  NIBBLE_AVX512 StepWeights steps(int group, int step) const {
+    const std::uint8_t* const weights = panel.weights[group];
+    return {_mm512_load_si512(weights + 64 * step),
+            _mm512_load_si512(weights + 64 * (step + kSteps / 2))};
+  }
+  NIBBLE_AVX512 __m512i scales(int group) const { return _mm512_load_si512(panel.scales[group]); }
+  NIBBLE_AVX512 void prefetch(int) const {}
+};
+
+struct FromTile {
+  const std::byte* tile;
+
+  NIBBLE_AVX512 StepWeights steps(int group, int step) const {
+    return unpack_steps(tile + group * kGroupBytes + 64 * step);
+  }
+  NIBBLE_AVX512 __m512i scales(int group) const {
+    return unpack_scales(tile + group * kGroupBytes + kCodeBytes);
+  }
+  NIBBLE_AVX512 void prefetch(int group) const { prefetch_group(tile + group * kGroupBytes); }
+};
+
+NIBBLE_AVX512 inline __m512i broadcast(const void* word) {
+  return _mm512_set1_epi32(*static_cast<const std::int32_t*>(word));
+}
+
+// Adds the scaled sums of sixteen rows and one stream: the two blocks' sums, which fit 16 bits,
+// side by side in the lane of their row.
+template <bool kTwoScales>
+NIBBLE_AVX512 inline void add_scaled(float* sums, __m512i first_block, __m512i second_block,
+                                     __m512i scales, const ActivationGroup& group) {
+  constexpr __mmask32 kOddLanes = 0xAAAAAAAA;
+  const __m512 first = _mm512_set1_ps(group.scale[0]);
+  __m512 sum = _mm512_load_ps(sums);
+  if constexpr (kTwoScales) {
+    const __m512i even = _mm512_maskz_mov_epi16(~kOddLanes, first_block);
+    const __m512i odd = _mm512_slli_epi32(second_block, 16);
+    const __m512 second = _mm512_set1_ps(group.scale[1]);
+    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(even, scales)), first, sum);
+    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(odd, scales)), second, sum);
+  } else {
+    const __m512i blocks =
+        _mm512_mask_mov_epi16(first_block, kOddLanes, _mm512_slli_epi32(second_block, 16));
+    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(blocks, scales)), first, sum);
+  }
+  _mm512_store_ps(sums, sum);
+}
+
+template <int kStreams, bool kTwoScales, class Weights>
+[[gnu::always_inline]] NIBBLE_AVX512 inline void multiply_with(const Weights& weights,
+                                                               const MultiplyArguments& arguments) {
+  for (int at = 0; at < arguments.groups; ++at) {
+    weights.prefetch(at);
+    __m512i first[kStreams];
+    __m512i second[kStreams];
+#pragma GCC unroll 4
+    for (int stream = 0; stream < kStreams; ++stream) {
+      first[stream] = broadcast(&arguments.streams[stream][at].correction[0]);
+      second[stream] = broadcast(&arguments.streams[stream][at].correction[1]);
+    }
+#pragma GCC unroll 4
+    for (int step = 0; step < kSteps / 2; ++step) {
+      const StepWeights rows = weights.steps(at, step);
+#pragma GCC unroll 4
+      for (int stream = 0; stream < kStreams; ++stream) {
+        const std::int8_t* const values = arguments.streams[stream][at].values;
+        first[stream] =
+            _mm512_dpbusd_epi32(first[stream], rows.first, broadcast(values + 4 * step));
+        second[stream] = _mm512_dpbusd_epi32(second[stream], rows.second,
+                                             broadcast(values + 4 * (step + kSteps / 2)));
+      }
+    }
+    const __m512i scales = weights.scales(at);
+#pragma GCC unroll 4
+    for (int stream = 0; stream < kStreams; ++stream) {
+      add_scaled<kTwoScales>(arguments.sums[stream], first[stream], second[stream], scales,
+                             arguments.streams[stream][at]);
+    }
+  }
+}
+
+template <int kStreams, bool kTwoScales>
+NIBBLE_AVX512 void multiply(const MultiplyArguments& arguments) {
+  multiply_with<kStreams, kTwoScales>(FromPanel{*arguments.panel}, arguments);
+}
+
+template <int kStreams, bool kTwoScales>
+NIBBLE_AVX512 void multiply_packed(const MultiplyArguments& arguments) {
+  multiply_with<kStreams, kTwoScales>(FromTile{arguments.tile}, arguments);
+}
+
+template <int kStreams>
+NIBBLE_AVX512 void multiply_bf16(const Bf16Arguments& arguments) {
+  __m512 sums[kStreams];
+#pragma GCC unroll 4
+  for (int stream = 0; stream < kStreams; ++stream) sums[stream] = _mm512_setzero_ps();
+  const std::byte* tile = arguments.tile;
+  for (std::int64_t column = 0; column < arguments.columns; ++column, tile += 2 * kTileRows) {
+    _mm_prefetch(reinterpret_cast<const char*>(tile) + 1024, _MM_HINT_T0);
+    const __m256i bits = _mm256_load_si256(reinterpret_cast<const __m256i*>(tile));
+    const __m512 rows = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+#pragma GCC unroll 4
+    for (int stream = 0; stream < kStreams; ++stream) {
+      const __m512 x = _mm512_set1_ps(arguments.rows[stream][column]);
+      sums[stream] = _mm512_fmadd_ps(rows, x, sums[stream]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int stream = 0; stream < kStreams; ++stream) {
+    _mm512_store_ps(arguments.sums[stream], sums[stream]);
+  }
+}
+
+}  // namespace
+
+const IntegerKernel kAvx512IntegerKernel = {
+    unpack,
+    {multiply<1, false>, multiply<2, false>, multiply<3, false>, multiply<4, false>},
+    {multiply<1, true>, multiply<2, true>, multiply<3, true>, multiply<4, true>},
+    {multiply_packed<1, false>, multiply_packed<2, false>, multiply_packed<3, false>,
+     multiply_packed<4, false>},
+    {multiply_packed<1, true>, multiply_packed<2, true>, multiply_packed<3, true>,
+     multiply_packed<4, true>}};
+const Bf16Kernel kAvx512Bf16Kernel = {multiply_bf16<1>, multiply_bf16<2>, multiply_bf16<3>,
+                                      multiply_bf16<4>};
+
+}  // namespace nibble
+#endif

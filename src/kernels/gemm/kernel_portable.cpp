@@ -1,0 +1,101 @@
+// The integer loops and the bf16 loop in plain C++: what the others must equal bit for bit.
+#include <cmath>
+
+#include "formats/codec.h"
+#include "kernels/gemm/layout.h"
+
+namespace nibble {
+namespace {
+
+// Twice the value of each e2m1 code, plus 12.
+constexpr std::uint8_t kStored[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+void unpack(const std::byte* tile, int groups, Panel& panel) {
+  for (int group = 0; group < groups; ++group, tile += kGroupBytes) {
+    for (int step = 0; step < kSteps; ++step) {
+      std::uint8_t* const weights = panel.weights[group] + step * kTileRows * 4;
+      for (int at = 0; at < 32; ++at) {
+        const auto byte = static_cast<std::uint8_t>(tile[step * 32 + at]);
+        weights[at] = kStored[byte & 15];
+        weights[32 + at] = kStored[byte >> 4];
+      }
+    }
+    for (int at = 0; at < kScaleBytes; ++at) {
+      const auto byte = static_cast<std::uint8_t>(tile[kCodeBytes + at]);
+      panel.scales[group][at] = static_cast<std::int16_t>((byte & 15) << (byte >> 4));
+    }
+  }
+}
+
+// Sum over a block of weights x activations; `block` 0 or 1.
+std::int32_t block_sum(const std::uint8_t* weights, int row, const ActivationGroup& group,
+                       int block) {
+  std::int32_t sum = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    const std::uint8_t* const lane = weights + (step * kTileRows + row) * 4 + 2 * block;
+    const std::int8_t* const values = group.values + step * 4 + 2 * block;
+    sum += (lane[0] - kCodeZero) * values[0] + (lane[1] - kCodeZero) * values[1];
+  }
+  return sum;
+}
+
+template <int kStreams, bool kTwoScales>
+void multiply(const MultiplyArguments& arguments) {
+  for (int at = 0; at < arguments.groups; ++at) {
+    const std::uint8_t* const weights = arguments.panel->weights[at];
+    const std::int16_t* const scales = arguments.panel->scales[at];
+    for (int stream = 0; stream < kStreams; ++stream) {
+      const ActivationGroup& group = arguments.streams[stream][at];
+      float* const sums = arguments.sums[stream];
+      for (int row = 0; row < kTileRows; ++row) {
+        const std::int32_t low = block_sum(weights, row, group, 0) * scales[2 * row];
+        const std::int32_t high = block_sum(weights, row, group, 1) * scales[2 * row + 1];
+        if constexpr (kTwoScales) {
+          sums[row] = std::fma(static_cast<float>(low), group.scale[0], sums[row]);
+          sums[row] = std::fma(static_cast<float>(high), group.scale[1], sums[row]);
+        } else {
+          sums[row] = std::fma(static_cast<float>(low + high), group.scale[0], sums[row]);
+        }
+      }
+    }
+  }
+}
+
+template <int kStreams, bool kTwoScales>
+void multiply_packed(const MultiplyArguments& arguments) {
+  Panel panel;
+  unpack(arguments.tile, arguments.groups, panel);
+  MultiplyArguments unpacked = arguments;
+  unpacked.panel = &panel;
+  multiply<kStreams, kTwoScales>(unpacked);
+}
+
+template <int kStreams>
+void multiply_bf16(const Bf16Arguments& arguments) {
+  const auto* const weights = reinterpret_cast<const std::uint16_t*>(arguments.tile);
+  for (int stream = 0; stream < kStreams; ++stream) {
+    float sums[kTileRows] = {};
+    for (std::int64_t column = 0; column < arguments.columns; ++column) {
+      const float x = arguments.rows[stream][column];
+      for (int row = 0; row < kTileRows; ++row) {
+        sums[row] = std::fma(bf16_to_float(weights[column * kTileRows + row]), x, sums[row]);
+      }
+    }
+    for (int row = 0; row < kTileRows; ++row) arguments.sums[stream][row] = sums[row];
+  }
+}
+
+}  // namespace
+
+const IntegerKernel kPortableIntegerKernel = {
+    unpack,
+    {multiply<1, false>, multiply<2, false>, multiply<3, false>, multiply<4, false>},
+    {multiply<1, true>, multiply<2, true>, multiply<3, true>, multiply<4, true>},
+    {multiply_packed<1, false>, multiply_packed<2, false>, multiply_packed<3, false>,
+     multiply_packed<4, false>},
+    {multiply_packed<1, true>, multiply_packed<2, true>, multiply_packed<3, true>,
+     multiply_packed<4, true>}};
+const Bf16Kernel kPortableBf16Kernel = {multiply_bf16<1>, multiply_bf16<2>, multiply_bf16<3>,
+                                        multiply_bf16<4>};
+
+}  // namespace nibble

@@ -1,0 +1,228 @@
+#include "kernels/gemm/packed_activations.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "formats/codec.h"
+#include "formats/quantize.h"
+#include "kernels/gemm/layout.h"
+
+namespace nibble {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// Where column `at` of a group stands in ActivationGroup::values.
+constexpr std::array<std::uint8_t, kGroupColumns> places(Isa isa) {
+  std::array<std::uint8_t, kGroupColumns> place = {};
+  for (int step = 0; step < kSteps; ++step) {
+    for (int i = 0; i < 4; ++i) {
+      place[static_cast<std::size_t>(column_of(isa, step, i))] =
+          static_cast<std::uint8_t>(4 * step + i);
+    }
+  }
+  return place;
+}
+
+constexpr auto kPairPlaces = places(Isa::kAvx2);
+constexpr auto kQuadPlaces = places(Isa::kAvx512);
+
+// What of a stored weight is not the weight (kCodeZero), times the activations of each block.
+void write_values(const std::int32_t (&values)[kGroupColumns], Isa isa, ActivationGroup& group) {
+  const auto& place = isa == Isa::kAvx512 ? kQuadPlaces : kPairPlaces;
+  std::int32_t sums[2] = {};
+  for (std::size_t at = 0; at < kGroupColumns; ++at) {
+    group.values[place[at]] = static_cast<std::int8_t>(values[at]);
+    sums[at / kBlockColumns] += values[at];
+  }
+  const std::int32_t first = -kCodeZero * sums[0];
+  const std::int32_t second = -kCodeZero * sums[1];
+  if (isa == Isa::kAvx512) {
+    group.correction[0] = first;
+    group.correction[1] = second;
+  } else {
+    const std::uint32_t lanes =
+        (static_cast<std::uint32_t>(first) & 0xffffU) | static_cast<std::uint32_t>(second) << 16;
+    group.correction[0] = static_cast<std::int32_t>(lanes);
+    group.correction[1] = 0;
+  }
+}
+
+// The largest magnitude; NaN when a value is not finite.
+float largest_magnitude(const float (&x)[kGroupColumns]) {
+  float largest = 0;
+  float poison = 0;  // 0 x anything finite is 0, and NaN otherwise
+  for (const float value : x) {
+    largest = std::max(largest, std::fabs(value));
+    poison += value * 0.0F;
+  }
+  return largest + poison;
+}
+
+// To the nearest whole number, ties to even, for |x| < 2^22: the sum has no bits behind the point.
+std::int32_t round_whole(float x) {
+  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23
+  return static_cast<std::int32_t>((x + kShift) - kShift);
+}
+
+// One group of int8: q = x / scale to nearest, scale = largest / 127.
+void quantize_int8(const float (&x)[kGroupColumns], Isa isa, ActivationGroup& group) {
+  constexpr float kSmallest = 1e-34F;  // below, 1 / scale would not be finite
+  const float largest = largest_magnitude(x);
+  std::int32_t values[kGroupColumns] = {};
+  float scale = 0;
+  if (!(largest < std::numeric_limits<float>::infinity())) {
+    scale = kNaN;
+  } else if (largest >= kSmallest) {
+    scale = largest / 127.0F;
+    const float inverse = 127.0F / largest;
+    for (std::size_t at = 0; at < kGroupColumns; ++at) values[at] = round_whole(x[at] * inverse);
+  }
+  write_values(values, isa, group);
+  group.scale[0] = group.scale[1] = scale;
+}
+
+// One group of bf16 as whole numbers below 2^14 in units of a power of two, q = 256 high + low. A
+// bf16 has 8 significant bits: what is within 2^-6 of the largest is exact. (2^15 would not do: the
+// largest bf16 below it is 127 * 256 + 128, which two signed bytes cannot say.)
+void quantize_bf16(const float (&x)[kGroupColumns], Isa isa, ActivationGroup& high,
+                   ActivationGroup& low) {
+  constexpr int kSmallestExponent = -100;  // below, the unit would not be a normal fp32
+  float rounded[kGroupColumns];
+  for (std::size_t at = 0; at < kGroupColumns; ++at) {
+    rounded[at] = bf16_to_float(float_to_bf16(x[at]));
+  }
+  const float largest = largest_magnitude(rounded);
+  std::int32_t highs[kGroupColumns] = {};
+  std::int32_t lows[kGroupColumns] = {};
+  float unit = 0;
+  if (!(largest < std::numeric_limits<float>::infinity())) {
+    unit = kNaN;
+  } else if (largest > 0 && std::ilogb(largest) >= kSmallestExponent) {
+    const int exponent = std::ilogb(largest) - 13;
+    unit = std::ldexp(1.0F, exponent);
+    const float inverse = std::ldexp(1.0F, -exponent);
+    for (std::size_t at = 0; at < kGroupColumns; ++at) {
+      const std::int32_t whole = round_whole(rounded[at] * inverse);
+      highs[at] = (whole + 128) >> 8;
+      lows[at] = whole - 256 * highs[at];
+    }
+  }
+  write_values(highs, isa, high);
+  write_values(lows, isa, low);
+  high.scale[0] = high.scale[1] = 256 * unit;
+  low.scale[0] = low.scale[1] = unit;
+}
+
+// One group of NVFP4: codes in halves, so that the scale is of halves too.
+void quantize_nvfp4(const float (&x)[kGroupColumns], float factor, Isa isa,
+                    ActivationGroup& group) {
+  std::uint8_t codes[kGroupColumns / 2] = {};
+  std::uint8_t scales[2] = {};
+  quantize_nvfp4_row(x, factor, codes, scales);
+  std::int32_t values[kGroupColumns];
+  for (int at = 0; at < kGroupColumns; ++at) {
+    const std::uint8_t byte = codes[at / 2];
+    const auto code = static_cast<std::uint8_t>(at % 2 == 0 ? byte & 15 : byte >> 4);
+    values[at] = static_cast<std::int32_t>(2 * e2m1_to_float(code));
+  }
+  write_values(values, isa, group);
+  const bool finite = largest_magnitude(x) < std::numeric_limits<float>::infinity();
+  for (int block = 0; block < 2; ++block) {
+    group.scale[block] = finite ? 0.5F * e4m3_to_float(scales[block]) : kNaN;
+  }
+}
+
+}  // namespace
+
+Result<PackedActivations> PackedActivations::make(std::int64_t most_rows, std::int64_t columns,
+                                                  Format format, Isa isa, Format weights) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  if (most_rows < 0 || most_rows > kMost || columns < 1 || columns > kMost) {
+    return input_error("activations of {} x {} are out of range: at most {} rows, 1 to {} columns",
+                       most_rows, columns, kMost, kMost);
+  }
+  const bool known = format == Format::kBf16 || format == Format::kInt8 || format == Format::kNvfp4;
+  if (!known || (weights == Format::kBf16 && format != Format::kBf16)) {
+    return input_error("{} weights x {} activations are not supported; choose bf16{}",
+                       to_string(weights), to_string(format),
+                       weights == Format::kBf16 ? "" : ", int8 or nvfp4");
+  }
+  PackedActivations packed;
+  packed.format_ = format;
+  packed.weights_ = weights;
+  packed.isa_ = isa;
+  packed.most_rows_ = most_rows;
+  packed.columns_ = columns;
+  const std::int64_t row_bytes = weights == Format::kBf16
+                                     ? columns * static_cast<std::int64_t>(sizeof(float))
+                                     : groups_of(columns) *
+                                           static_cast<std::int64_t>(sizeof(ActivationGroup)) *
+                                           GemmAccess::streams_per_row(packed);
+  NIBBLE_ASSIGN_OR_RETURN(packed.memory_,
+                          HugeBuffer::allocate(static_cast<std::size_t>(most_rows * row_bytes)));
+  if (format == Format::kNvfp4) {
+    packed.row_factors_.assign(static_cast<std::size_t>(most_rows), 1.0F);
+  }
+  return packed;
+}
+
+void PackedActivations::quantize(std::span<const float> x, ThreadPool& pool,
+                                 std::optional<float> input_scale) {
+  const auto columns = static_cast<std::size_t>(columns_);
+  NIBBLE_CHECK(x.size() % columns == 0);
+  rows_ = static_cast<std::int64_t>(x.size() / columns);
+  NIBBLE_CHECK(rows_ <= most_rows_);
+  if (rows_ == 0) return;
+  // Rows are cut so that a single one keeps all threads busy too.
+  constexpr std::int64_t kPieceGroups = 32;
+  const std::int64_t pieces = (groups_of(columns_) + kPieceGroups - 1) / kPieceGroups;
+  if (format_ == Format::kNvfp4) {
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const auto values = x.subspan(static_cast<std::size_t>(row) * columns, columns);
+      row_factors_[static_cast<std::size_t>(row)] =
+          input_scale ? *input_scale : nvfp4_factor(values);
+    }
+  }
+  WorkQueue queue(rows_ * pieces);
+  pool.run([&](int) {
+    while (const auto unit = queue.next()) {
+      const std::int64_t row = *unit / pieces;
+      const std::int64_t first = *unit % pieces * kPieceGroups;
+      const std::int64_t last = std::min(first + kPieceGroups, groups_of(columns_));
+      quantize_groups(x.data() + row * columns_, row, first, last);
+    }
+  });
+}
+
+void PackedActivations::quantize_groups(const float* x, std::int64_t row, std::int64_t first,
+                                        std::int64_t last) {
+  if (weights_ == Format::kBf16) {
+    auto* const rounded = reinterpret_cast<float*>(memory_.data()) + row * columns_;
+    const std::int64_t end = std::min(last * kGroupColumns, columns_);
+    for (std::int64_t at = first * kGroupColumns; at < end; ++at) {
+      rounded[at] = bf16_to_float(float_to_bf16(x[at]));
+    }
+    return;
+  }
+  const int streams = GemmAccess::streams_per_row(*this);
+  auto* const groups =
+      reinterpret_cast<ActivationGroup*>(memory_.data()) + row * streams * stream_stride(columns_);
+  for (std::int64_t at = first; at < last; ++at) {
+    float values[kGroupColumns] = {};
+    const std::int64_t begin = at * kGroupColumns;
+    std::copy_n(x + begin, std::min<std::int64_t>(kGroupColumns, columns_ - begin), values);
+    if (format_ == Format::kInt8) {
+      quantize_int8(values, isa_, groups[at]);
+    } else if (format_ == Format::kNvfp4) {
+      quantize_nvfp4(values, row_factors_[static_cast<std::size_t>(row)], isa_, groups[at]);
+    } else {
+      quantize_bf16(values, isa_, groups[at], groups[at + stream_stride(columns_)]);
+    }
+  }
+}
+
+}  // namespace nibble
