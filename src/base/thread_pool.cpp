@@ -38,12 +38,12 @@ std::uint32_t wait_for_change(const std::atomic<std::uint32_t>& value, std::uint
   }
 }
 
-void bind(std::thread& thread, int processor) {
+// Binding is a help, not a need: a container may forbid it.
+void bind(pthread_t thread, const std::vector<int>& processors) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  // Binding is a help, not a need: a container may forbid it.
-  static_cast<void>(::pthread_setaffinity_np(thread.native_handle(), sizeof(set), &set));
+  for (const int processor : processors) CPU_SET(processor, &set);
+  static_cast<void>(::pthread_setaffinity_np(thread, sizeof(set), &set));
 }
 
 }  // namespace
@@ -70,7 +70,13 @@ ThreadPool::ThreadPool(int threads) {
   const bool bound = static_cast<std::size_t>(threads) <= processors.size();
   for (int thread = 1; thread < threads; ++thread) {
     workers_.emplace_back([this, thread] { serve(thread); });
-    if (bound) bind(workers_.back(), processors[static_cast<std::size_t>(thread)]);
+    if (bound) {
+      bind(workers_.back().native_handle(), {processors[static_cast<std::size_t>(thread)]});
+    }
+  }
+  if (bound && threads > 1) {
+    processors_ = processors;
+    bind(::pthread_self(), {processors.front()});
   }
 }
 
@@ -79,6 +85,7 @@ ThreadPool::~ThreadPool() {
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   for (std::thread& worker : workers_) worker.join();
+  if (!processors_.empty()) bind(::pthread_self(), processors_);
 }
 
 void ThreadPool::serve(int thread) {

@@ -19,8 +19,10 @@ namespace nibble {
 
 class ThreadPool {
  public:
-  // The calling thread and `threads` - 1 workers. Each worker is bound to a processor of this
-  // process while there are as many processors as threads.
+  // The calling thread and `threads` - 1 workers. While there are as many processors as threads,
+  // each is bound to its own, the calling thread too: two on one processor would take twice as long
+  // until the system notices. The pool must end in the thread that made it, which then may run
+  // everywhere again.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -39,6 +41,7 @@ class ThreadPool {
   void serve(int thread);
 
   std::vector<std::thread> workers_;
+  std::vector<int> processors_;  // of the calling thread before; empty: it was not bound
   const std::function<void(int)>* work_ = nullptr;
   alignas(64) std::atomic<std::uint32_t> generation_ = 0;  // advanced by each run()
   alignas(64) std::atomic<std::uint32_t> running_ = 0;     // workers that have not returned yet

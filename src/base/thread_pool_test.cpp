@@ -38,6 +38,16 @@ TEST(ThreadPool, WakesWorkersThatFellAsleep) {
   EXPECT_EQ(done, 2);
 }
 
+TEST(ThreadPool, TheCallerMayRunEverywhereAgain) {
+  const std::vector<int> before = usable_processors();
+  {
+    ThreadPool pool(static_cast<int>(before.size()));
+    pool.run([](int) {});
+    EXPECT_EQ(usable_processors().size(), 1U);
+  }
+  EXPECT_EQ(usable_processors(), before);
+}
+
 TEST(WorkQueue, HandsOutEachUnitOnce) {
   constexpr std::int64_t kUnits = 10'000;
   std::vector<std::atomic<int>> taken(kUnits);

@@ -110,15 +110,14 @@ class IntegerUnit {
   // Streams first .. of `streams`, at most a block of them.
   void multiply(int first, int streams, std::int64_t group, int groups) {
     const int count = std::min(kBlockStreams, streams - first);
-    MultiplyArguments arguments{.groups = groups};
+    MultiplyArguments arguments{.panels = scratch_.panels,
+                                .packed = chunk(0, group),
+                                .tile_bytes = GemmAccess::tile_bytes(params_.weights),
+                                .tiles = unit_.tiles,
+                                .groups = groups,
+                                .sums = scratch_.sums[0][first]};
     for (int at = 0; at < count; ++at) arguments.streams[at] = streams_[first + at] + group;
-    const auto loop = loops(streams)[static_cast<std::size_t>(count - 1)];
-    for (int tile = 0; tile < unit_.tiles; ++tile) {
-      arguments.panel = &scratch_.panels[tile];
-      arguments.tile = chunk(tile, group);
-      for (int at = 0; at < count; ++at) arguments.sums[at] = scratch_.sums[tile][first + at];
-      loop(arguments);
-    }
+    loops(streams)[static_cast<std::size_t>(count - 1)](arguments);
   }
 
   const IntegerKernel::Multiply& loops(int streams) const {

@@ -14,7 +14,7 @@ namespace {
 
 // Bytes of the codes that are requested ahead: a chunk of the same tile, which is needed when the
 // other three tiles of the unit have been worked on.
-constexpr int kPrefetchBytes = 2 * kGroupBytes;
+constexpr int kPrefetchBytes = 8 * kGroupBytes;
 
 NIBBLE_AVX2 inline __m256i load(const void* at) {
   return _mm256_load_si256(static_cast<const __m256i*>(at));
@@ -55,7 +55,7 @@ NIBBLE_AVX2 inline StepWeights unpack_step(const std::byte* codes) {
 
 NIBBLE_AVX2 inline void prefetch_group(const std::byte* group) {
   for (int line = 0; line < kGroupBytes; line += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchBytes + line, _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchBytes + line, _MM_HINT_NTA);
   }
 }
 
@@ -78,14 +78,14 @@ NIBBLE_AVX2 void unpack(const std::byte* tile, int groups, Panel& panel) {
 // Where multiply() takes its weights from: a chunk that was unpacked for many streams, or the
 // packed tile itself when one block of streams is all there is.
 struct FromPanel {
-  const Panel& panel;
+  const Panel* panel;
 
   NIBBLE_AVX2 StepWeights step(int group, int step) const {
-    const auto* const weights = reinterpret_cast<const __m256i*>(panel.weights[group]);
+    const auto* const weights = reinterpret_cast<const __m256i*>(panel->weights[group]);
     return {load(weights + 2 * step), load(weights + 2 * step + 1)};
   }
   NIBBLE_AVX2 StepWeights scales(int group) const {
-    const auto* const scales = reinterpret_cast<const __m256i*>(panel.scales[group]);
+    const auto* const scales = reinterpret_cast<const __m256i*>(panel->scales[group]);
     return {load(scales), load(scales + 1)};
   }
   NIBBLE_AVX2 void prefetch(int) const {}
@@ -118,41 +118,42 @@ NIBBLE_AVX2 inline void add_products(__m256i& sum, __m256i weights, __m256i x) {
       : [weights] "x"(weights), [x] "x"(x));
 }
 
-// Adds the scaled sums of eight rows and one stream.
+// `sum` plus the scaled sums of the blocks of eight rows and one stream.
 template <bool kTwoScales>
-NIBBLE_AVX2 inline void add_scaled(float* sums, __m256i blocks, __m256i scales,
-                                   const ActivationGroup& group) {
-  __m256 sum = _mm256_load_ps(sums);
-  const __m256 first = _mm256_broadcast_ss(&group.scale[0]);
+NIBBLE_AVX2 inline __m256 add_scaled(__m256 sum, __m256i blocks, __m256i scales, __m256 first,
+                                     __m256 second) {
   if constexpr (kTwoScales) {
     const __m256i even = _mm256_blend_epi16(blocks, _mm256_setzero_si256(), 0xAA);
     const __m256i odd = _mm256_blend_epi16(blocks, _mm256_setzero_si256(), 0x55);
-    const __m256 second = _mm256_broadcast_ss(&group.scale[1]);
     sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(even, scales)), first, sum);
-    sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(odd, scales)), second, sum);
-  } else {
-    sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(blocks, scales)), first, sum);
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(odd, scales)), second, sum);
   }
-  _mm256_store_ps(sums, sum);
+  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(blocks, scales)), first, sum);
 }
 
+// Everything that the loop needs is in locals: what it stores could else be what it reads next.
 template <int kStreams, bool kTwoScales, class Weights>
-[[gnu::always_inline]] NIBBLE_AVX2 inline void multiply_with(const Weights& weights,
+[[gnu::always_inline]] NIBBLE_AVX2 inline void multiply_tile(const Weights weights, int tile,
                                                              const MultiplyArguments& arguments) {
-  for (int at = 0; at < arguments.groups; ++at) {
+  const ActivationGroup* streams[kStreams];
+#pragma GCC unroll 4
+  for (int stream = 0; stream < kStreams; ++stream) streams[stream] = arguments.streams[stream];
+  float* const sums = arguments.sums_of(tile, 0);
+  const int groups = arguments.groups;
+  for (int at = 0; at < groups; ++at) {
     weights.prefetch(at);
     __m256i top[kStreams];
     __m256i bottom[kStreams];
 #pragma GCC unroll 4
     for (int stream = 0; stream < kStreams; ++stream) {
-      top[stream] = bottom[stream] = broadcast(arguments.streams[stream][at].correction);
+      top[stream] = bottom[stream] = broadcast(streams[stream][at].correction);
     }
 #pragma GCC unroll 8
     for (int step = 0; step < kSteps; ++step) {
       const StepWeights rows = weights.step(at, step);
 #pragma GCC unroll 4
       for (int stream = 0; stream < kStreams; ++stream) {
-        const __m256i x = broadcast(arguments.streams[stream][at].values + 4 * step);
+        const __m256i x = broadcast(streams[stream][at].values + 4 * step);
         add_products(top[stream], rows.rows0, x);
         add_products(bottom[stream], rows.rows8, x);
       }
@@ -160,21 +161,31 @@ template <int kStreams, bool kTwoScales, class Weights>
     const StepWeights scales = weights.scales(at);
 #pragma GCC unroll 4
     for (int stream = 0; stream < kStreams; ++stream) {
-      const ActivationGroup& group = arguments.streams[stream][at];
-      add_scaled<kTwoScales>(arguments.sums[stream], top[stream], scales.rows0, group);
-      add_scaled<kTwoScales>(arguments.sums[stream] + 8, bottom[stream], scales.rows8, group);
+      const __m256 first = _mm256_broadcast_ss(&streams[stream][at].scale[0]);
+      const __m256 second = _mm256_broadcast_ss(&streams[stream][at].scale[1]);
+      float* const rows = sums + stream * kTileRows;
+      const __m256 sum0 =
+          add_scaled<kTwoScales>(_mm256_load_ps(rows), top[stream], scales.rows0, first, second);
+      const __m256 sum8 = add_scaled<kTwoScales>(_mm256_load_ps(rows + 8), bottom[stream],
+                                                 scales.rows8, first, second);
+      _mm256_store_ps(rows, sum0);
+      _mm256_store_ps(rows + 8, sum8);
     }
   }
 }
 
 template <int kStreams, bool kTwoScales>
 NIBBLE_AVX2 void multiply(const MultiplyArguments& arguments) {
-  multiply_with<kStreams, kTwoScales>(FromPanel{*arguments.panel}, arguments);
+  for (int tile = 0; tile < arguments.tiles; ++tile) {
+    multiply_tile<kStreams, kTwoScales>(FromPanel{arguments.panels + tile}, tile, arguments);
+  }
 }
 
 template <int kStreams, bool kTwoScales>
 NIBBLE_AVX2 void multiply_packed(const MultiplyArguments& arguments) {
-  multiply_with<kStreams, kTwoScales>(FromTile{arguments.tile}, arguments);
+  for (int tile = 0; tile < arguments.tiles; ++tile) {
+    multiply_tile<kStreams, kTwoScales>(FromTile{arguments.packed_tile(tile)}, tile, arguments);
+  }
 }
 
 NIBBLE_AVX2 inline __m256 widen(const std::byte* eight_bf16) {

@@ -12,7 +12,7 @@ namespace nibble {
 namespace {
 
 // As in kernel_avx2.cpp: a chunk of the same tile.
-constexpr int kPrefetchBytes = 2 * kGroupBytes;
+constexpr int kPrefetchBytes = 8 * kGroupBytes;
 
 // 32 scale bytes of 16 rows -> 32 integers m << e.
 NIBBLE_AVX512 inline __m512i unpack_scales(const std::byte* bytes) {
@@ -40,7 +40,7 @@ NIBBLE_AVX512 inline StepWeights unpack_steps(const std::byte* codes) {
 
 NIBBLE_AVX512 inline void prefetch_group(const std::byte* group) {
   for (int line = 0; line < kGroupBytes; line += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchBytes + line, _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchBytes + line, _MM_HINT_NTA);
   }
 }
 
@@ -109,47 +109,77 @@ NIBBLE_AVX512 inline void add_scaled(float* sums, __m512i first_block, __m512i s
   _mm512_store_ps(sums, sum);
 }
 
-template <int kStreams, bool kTwoScales, class Weights>
-[[gnu::always_inline]] NIBBLE_AVX512 inline void multiply_with(const Weights& weights,
-                                                               const MultiplyArguments& arguments) {
+// `kTiles` tiles side by side, so that each activation that is broadcast meets all their rows: with
+// one tile the loads would take longer than the products.
+template <int kTiles, int kStreams, bool kTwoScales, class Weights>
+[[gnu::always_inline]] NIBBLE_AVX512 inline void multiply_tiles(
+    const Weights (&weights)[kTiles], int first_tile, const MultiplyArguments& arguments) {
   for (int at = 0; at < arguments.groups; ++at) {
-    weights.prefetch(at);
-    __m512i first[kStreams];
-    __m512i second[kStreams];
+    __m512i first[kTiles][kStreams];
+    __m512i second[kTiles][kStreams];
+#pragma GCC unroll 2
+    for (int tile = 0; tile < kTiles; ++tile) {
+      weights[tile].prefetch(at);
 #pragma GCC unroll 4
-    for (int stream = 0; stream < kStreams; ++stream) {
-      first[stream] = broadcast(&arguments.streams[stream][at].correction[0]);
-      second[stream] = broadcast(&arguments.streams[stream][at].correction[1]);
+      for (int stream = 0; stream < kStreams; ++stream) {
+        first[tile][stream] = broadcast(&arguments.streams[stream][at].correction[0]);
+        second[tile][stream] = broadcast(&arguments.streams[stream][at].correction[1]);
+      }
     }
 #pragma GCC unroll 4
     for (int step = 0; step < kSteps / 2; ++step) {
-      const StepWeights rows = weights.steps(at, step);
+      StepWeights rows[kTiles];
+#pragma GCC unroll 2
+      for (int tile = 0; tile < kTiles; ++tile) rows[tile] = weights[tile].steps(at, step);
 #pragma GCC unroll 4
       for (int stream = 0; stream < kStreams; ++stream) {
         const std::int8_t* const values = arguments.streams[stream][at].values;
-        first[stream] =
-            _mm512_dpbusd_epi32(first[stream], rows.first, broadcast(values + 4 * step));
-        second[stream] = _mm512_dpbusd_epi32(second[stream], rows.second,
-                                             broadcast(values + 4 * (step + kSteps / 2)));
+        const __m512i low = broadcast(values + 4 * step);
+        const __m512i high = broadcast(values + 4 * (step + kSteps / 2));
+#pragma GCC unroll 2
+        for (int tile = 0; tile < kTiles; ++tile) {
+          first[tile][stream] = _mm512_dpbusd_epi32(first[tile][stream], rows[tile].first, low);
+          second[tile][stream] = _mm512_dpbusd_epi32(second[tile][stream], rows[tile].second, high);
+        }
       }
     }
-    const __m512i scales = weights.scales(at);
+#pragma GCC unroll 2
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const __m512i scales = weights[tile].scales(at);
 #pragma GCC unroll 4
-    for (int stream = 0; stream < kStreams; ++stream) {
-      add_scaled<kTwoScales>(arguments.sums[stream], first[stream], second[stream], scales,
-                             arguments.streams[stream][at]);
+      for (int stream = 0; stream < kStreams; ++stream) {
+        add_scaled<kTwoScales>(arguments.sums_of(first_tile + tile, stream), first[tile][stream],
+                               second[tile][stream], scales, arguments.streams[stream][at]);
+      }
     }
   }
 }
 
 template <int kStreams, bool kTwoScales>
 NIBBLE_AVX512 void multiply(const MultiplyArguments& arguments) {
-  multiply_with<kStreams, kTwoScales>(FromPanel{*arguments.panel}, arguments);
+  const Panel* const panels = arguments.panels;
+  int tile = 0;
+  for (; tile + 1 < arguments.tiles; tile += 2) {
+    const FromPanel pair[] = {{panels[tile]}, {panels[tile + 1]}};
+    multiply_tiles<2, kStreams, kTwoScales>(pair, tile, arguments);
+  }
+  if (tile < arguments.tiles) {
+    const FromPanel last[] = {{panels[tile]}};
+    multiply_tiles<1, kStreams, kTwoScales>(last, tile, arguments);
+  }
 }
 
 template <int kStreams, bool kTwoScales>
 NIBBLE_AVX512 void multiply_packed(const MultiplyArguments& arguments) {
-  multiply_with<kStreams, kTwoScales>(FromTile{arguments.tile}, arguments);
+  int tile = 0;
+  for (; tile + 1 < arguments.tiles; tile += 2) {
+    const FromTile pair[] = {{arguments.packed_tile(tile)}, {arguments.packed_tile(tile + 1)}};
+    multiply_tiles<2, kStreams, kTwoScales>(pair, tile, arguments);
+  }
+  if (tile < arguments.tiles) {
+    const FromTile last[] = {{arguments.packed_tile(tile)}};
+    multiply_tiles<1, kStreams, kTwoScales>(last, tile, arguments);
+  }
 }
 
 template <int kStreams>

@@ -40,13 +40,13 @@ std::int32_t block_sum(const std::uint8_t* weights, int row, const ActivationGro
 }
 
 template <int kStreams, bool kTwoScales>
-void multiply(const MultiplyArguments& arguments) {
+void multiply_tile(const Panel& panel, int tile, const MultiplyArguments& arguments) {
   for (int at = 0; at < arguments.groups; ++at) {
-    const std::uint8_t* const weights = arguments.panel->weights[at];
-    const std::int16_t* const scales = arguments.panel->scales[at];
+    const std::uint8_t* const weights = panel.weights[at];
+    const std::int16_t* const scales = panel.scales[at];
     for (int stream = 0; stream < kStreams; ++stream) {
       const ActivationGroup& group = arguments.streams[stream][at];
-      float* const sums = arguments.sums[stream];
+      float* const sums = arguments.sums_of(tile, stream);
       for (int row = 0; row < kTileRows; ++row) {
         const std::int32_t low = block_sum(weights, row, group, 0) * scales[2 * row];
         const std::int32_t high = block_sum(weights, row, group, 1) * scales[2 * row + 1];
@@ -62,12 +62,19 @@ void multiply(const MultiplyArguments& arguments) {
 }
 
 template <int kStreams, bool kTwoScales>
+void multiply(const MultiplyArguments& arguments) {
+  for (int tile = 0; tile < arguments.tiles; ++tile) {
+    multiply_tile<kStreams, kTwoScales>(arguments.panels[tile], tile, arguments);
+  }
+}
+
+template <int kStreams, bool kTwoScales>
 void multiply_packed(const MultiplyArguments& arguments) {
-  Panel panel;
-  unpack(arguments.tile, arguments.groups, panel);
-  MultiplyArguments unpacked = arguments;
-  unpacked.panel = &panel;
-  multiply<kStreams, kTwoScales>(unpacked);
+  for (int tile = 0; tile < arguments.tiles; ++tile) {
+    Panel panel;
+    unpack(arguments.packed_tile(tile), arguments.groups, panel);
+    multiply_tile<kStreams, kTwoScales>(panel, tile, arguments);
+  }
 }
 
 template <int kStreams>

@@ -47,7 +47,7 @@ inline constexpr int kUnitTiles = 4;
 inline constexpr int kChunkGroups = 8;  // 4.6 KB a tile unpacked, 18 KB a unit: of 32 KB of L1
 // Weights that are unpacked in passing are read from DRAM as they are used: turns between the four
 // streams are short.
-inline constexpr int kPackedGroups = 4;
+inline constexpr int kPackedGroups = 1;
 inline constexpr int kPassStreams = 64;  // sums of a unit: 64 x 64 x 4 B = 16 KB
 inline constexpr int kBlockStreams = 4;  // two registers of weights x 4 streams: 8 sums of 16
 
@@ -68,12 +68,22 @@ struct Panel {
   std::int16_t scales[kChunkGroups][kTileRows * 2];
 };
 
+// The tiles of a unit times one block of streams.
 struct MultiplyArguments {
-  const Panel* panel = nullptr;                        // the chunk, unpacked
-  const std::byte* tile = nullptr;                     // or packed
+  const Panel* panels = nullptr;                       // [tiles]: the chunk, unpacked
+  const std::byte* packed = nullptr;                   // or packed, of the first tile;
+  std::size_t tile_bytes = 0;                          // the next one is so much further
+  int tiles = 0;                                       // <= kUnitTiles
   int groups = 0;                                      // <= kChunkGroups
   const ActivationGroup* streams[kBlockStreams] = {};  // of the chunk
-  float* sums[kBlockStreams] = {};                     // [16] each, added to
+  float* sums = nullptr;  // [tile][kPassStreams][kTileRows], from the first stream; added to
+
+  float* sums_of(int tile, int stream) const {
+    return sums + (tile * kPassStreams + stream) * kTileRows;
+  }
+  const std::byte* packed_tile(int tile) const {
+    return packed + static_cast<std::size_t>(tile) * tile_bytes;
+  }
 };
 
 // The loops of one instruction set; entry s - 1 of each takes s streams. `one_scale` activations

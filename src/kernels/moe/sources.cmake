@@ -1,0 +1,21 @@
+# The mixture-of-experts layer: included by the room's CMakeLists.txt.
+set(moe_sources
+  moe/activation.cpp
+  moe/combine.cpp
+  moe/dispatch.cpp
+  moe/moe.cpp
+  moe/reference.cpp
+  moe/router.cpp
+  moe/vector_avx2.cpp
+  moe/vector_avx512.cpp
+  moe/vector_code.cpp
+  moe/vector_portable.cpp)
+set(moe_tests
+  moe/activation_test.cpp
+  moe/combine_test.cpp
+  moe/dispatch_test.cpp
+  moe/moe_allocation_test.cpp
+  moe/moe_refusal_test.cpp
+  moe/moe_test.cpp
+  moe/router_test.cpp
+  moe/vector_code_test.cpp)
