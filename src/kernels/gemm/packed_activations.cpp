@@ -181,11 +181,14 @@ void PackedActivations::quantize(std::span<const float> x, ThreadPool& pool,
   constexpr std::int64_t kPieceGroups = 32;
   const std::int64_t pieces = (groups_of(columns_) + kPieceGroups - 1) / kPieceGroups;
   if (format_ == Format::kNvfp4) {
-    for (std::int64_t row = 0; row < rows_; ++row) {
-      const auto values = x.subspan(static_cast<std::size_t>(row) * columns, columns);
-      row_factors_[static_cast<std::size_t>(row)] =
-          input_scale ? *input_scale : nvfp4_factor(values);
-    }
+    WorkQueue rows(rows_);
+    pool.run([&](int) {
+      while (const auto next = rows.next()) {
+        const auto row = static_cast<std::size_t>(*next);
+        row_factors_[row] =
+            input_scale ? *input_scale : nvfp4_factor(x.subspan(row * columns, columns));
+      }
+    });
   }
   WorkQueue queue(rows_ * pieces);
   pool.run([&](int) {
