@@ -227,7 +227,10 @@ std::string fish_command(const CommandDef& command, const CatalogNames& names) {
     text += " -d " + fish_quote(option.help) + "\n";
   }
   for (const OptionDef& operand : command.operands) {
-    text += condition + " -f -a " + fish_quote(join(words_of(operand, names), " ")) + "\n";
+    const bool folders = paths_of(operand) == Paths::kDirectories;
+    const std::string choices = folders ? "'(__fish_complete_directories)'"
+                                        : fish_quote(join(words_of(operand, names), " "));
+    text += condition + " -f -a " + choices + "\n";
   }
   return text;
 }
