@@ -123,6 +123,9 @@ Result<int> run_analyze(const Arguments& arguments) {
   NIBBLE_ASSIGN_OR_RETURN(
       analysis.findings,
       floor_findings(analysis.deployment, analysis.levels[analysis.shown], analysis.capacity));
+  if (const auto kernels = arguments.text("--kernels")) {
+    NIBBLE_ASSIGN_OR_RETURN(analysis.kernels, read_bench(*kernels));
+  }
   analysis.command = join(arguments.command_line, " ");
 
   std::string report_path;
@@ -171,6 +174,10 @@ CommandDef analyze_command() {
         .kind = ValueKind::kCase,
         .help =
             "explain measured numbers (nibble.case/1); names its own model, machine and layout"},
+       {.name = "--kernels",
+        .value = "FILE",
+        .kind = ValueKind::kFile,
+        .help = "measured kernels beside the floors (what nibble bench --json printed)"},
        {.name = "--report",
         .value = "DIR",
         .kind = ValueKind::kDirectory,

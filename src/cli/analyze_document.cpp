@@ -48,7 +48,44 @@ std::string bytes_or_dash(double bytes) {
   return bytes > 0 ? format_bytes(bytes) : "-";
 }
 
-Table operations_table(const Step& step) {
+void add_kernel(std::vector<Cell>& cells, const Op& op, const KernelCell& kernel) {
+  if (!kernel.time_us) {
+    cells.insert(cells.end(), {"-", "-"});
+    return;
+  }
+  cells.emplace_back(format_time_us(*kernel.time_us), Emphasis::kStrong);
+  cells.push_back(format_number(*kernel.time_us / op.floor_us, 3) + " x");
+}
+
+// Whose kernels they are, and why some operations have none.
+void describe_kernels(Section& section, const Deployment& deployment, const Step& step,
+                      const BenchFile& file, const std::vector<KernelCell>& kernels) {
+  std::string text =
+      fmt::format("Kernels of nibble {}, measured alone on {} ({}).", printable(file.version),
+                  printable(file.machine), printable(file.path));
+  if (file.machine != deployment.machine.title) {
+    text += fmt::format(" The floor is that of {}: another machine.", deployment.machine.title);
+  }
+  section.paragraphs.push_back(std::move(text));
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (std::size_t index = 0; index < kernels.size(); ++index) {
+    if (kernels[index].time_us) continue;
+    const std::string& reason = kernels[index].reason;
+    auto found = std::find_if(reasons.begin(), reasons.end(),
+                              [&reason](const auto& known) { return known.first == reason; });
+    if (found == reasons.end()) found = reasons.insert(found, {reason, {}});
+    const std::string& name = step.ops[index].name;
+    if (std::find(found->second.begin(), found->second.end(), name) == found->second.end()) {
+      found->second.push_back(name);
+    }
+  }
+  for (const auto& [reason, names] : reasons) {
+    section.bullets.push_back(fmt::format("no kernel for {}: {}", join(names, ", "), reason));
+  }
+}
+
+// `kernels`: one cell an operation, or empty.
+Table operations_table(const Step& step, const std::vector<KernelCell>& kernels) {
   std::vector<Column> columns = {{"op"},
                                  {"count", Align::kRight},
                                  {"shape"},
@@ -67,8 +104,13 @@ Table operations_table(const Step& step) {
   const bool tiled = std::any_of(step.ops.begin(), step.ops.end(),
                                  [](const Op& op) { return op.coverage.has_value(); });
   if (tiled) columns.push_back({"coverage", Align::kRight, 1});
+  if (!kernels.empty()) {
+    columns.push_back({"kernel each", Align::kRight});
+    columns.push_back({"kernel / floor", Align::kRight, 1});
+  }
   Table table(std::move(columns));
-  for (const Op& op : step.ops) {
+  for (std::size_t index = 0; index < step.ops.size(); ++index) {
+    const Op& op = step.ops[index];
     const double total_us = op.count * op.floor_us;
     std::vector<Cell> cells = {
         op.name,
@@ -88,6 +130,7 @@ Table operations_table(const Step& step) {
         format_share(op.tensor_activity),
         format_share(op.dram_activity)};
     if (tiled) cells.push_back(op.coverage ? format_share(*op.coverage) : "-");
+    if (!kernels.empty()) add_kernel(cells, op, kernels[index]);
     table.row(std::move(cells));
   }
   return table;
@@ -159,7 +202,12 @@ Section operations_section(const Analysis& analysis) {
   // A case shows it beside its measured kernels.
   if (!analysis.explained || analysis.explained->kernels.empty())
     section.charts.push_back(roofline_chart(analysis));
-  section.tables.emplace_back("", operations_table(step));
+  std::vector<KernelCell> kernels;
+  if (analysis.kernels) {
+    kernels = kernel_cells(analysis.deployment, step, *analysis.kernels);
+    describe_kernels(section, analysis.deployment, step, *analysis.kernels, kernels);
+  }
+  section.tables.emplace_back("", operations_table(step, kernels));
   return section;
 }
 
@@ -175,7 +223,7 @@ Section prefill_section(const Step& step) {
   section.paragraphs.push_back(
       fmt::format("Floor {}: {} tok/s, {}-bound.", format_time_us(step.step_us),
                   format_number(step.tokens_per_s), to_string(step.regime)));
-  section.tables.emplace_back("", operations_table(step));
+  section.tables.emplace_back("", operations_table(step, {}));
   return section;
 }
 
@@ -317,6 +365,11 @@ Document analysis_document(const Analysis& analysis) {
                     {"Load", load_fact(deployment)}};
   for (const std::string& warning : deployment.model.warnings)
     document.facts.emplace_back("Note", warning);
+  if (deployment.machine.is_cpu) {
+    for (const std::string& note : deployment.machine.notes) {
+      document.facts.emplace_back("Note", note);
+    }
+  }
   for (Section& section : case_sections(analysis)) document.sections.push_back(std::move(section));
   document.sections.push_back(operations_section(analysis));
   document.sections.push_back(sweep_section(analysis));

@@ -78,6 +78,9 @@ Json analysis_json(const Analysis& analysis) {
   json.set("levels", steps_json(analysis.levels));
   json.set("prefill", analysis.prefill ? to_json(*analysis.prefill) : Json());
   json.set("compare", compared_json(analysis.compared));
+  json.set("kernels", analysis.kernels
+                          ? kernels_json(analysis.deployment, analysis.levels, *analysis.kernels)
+                          : Json());
   Json findings = Json::array();
   for (const Finding& finding : analysis.findings) findings.push(to_json(finding));
   if (analysis.explained) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/analyze_kernels.h"
 #include "diagnose/explain.h"
 #include "ledger/step.h"
 #include "report/document.h"
@@ -29,6 +30,7 @@ struct Analysis {
   std::vector<ComparedLayout> compared;
   std::vector<Finding> findings;  // of the floor
   std::optional<CaseAnalysis> explained;
+  std::optional<BenchFile> kernels;  // --kernels
   std::string command;
 };
 

@@ -1,8 +1,10 @@
 #include <algorithm>
 
 #include "cli/analyze.h"
+#include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/doctor.h"
+#include "cli/inspect.h"
 #include "diagnose/case.h"
 #include "machine/spec.h"
 #include "model/config.h"
@@ -11,7 +13,8 @@ namespace nibble::cli {
 namespace {
 
 std::vector<CommandDef> make_commands() {
-  std::vector<CommandDef> list = {analyze_command(), doctor_command()};
+  std::vector<CommandDef> list = {analyze_command(), bench_command(), inspect_command(),
+                                  doctor_command()};
   for (CommandDef& command : documentation_commands(list)) list.push_back(std::move(command));
   return list;
 }

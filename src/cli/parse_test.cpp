@@ -164,7 +164,7 @@ TEST(Commands, DefinitionsAreSound) {
       EXPECT_TRUE(option.name.starts_with("--"));
       for (const std::string& name : option_names(option)) {
         EXPECT_TRUE(names.insert(name).second) << name << " is defined twice";
-        EXPECT_TRUE(name.starts_with("--") ? name.size() > 3 : name.size() == 2) << name;
+        EXPECT_EQ(name.size() == 2, !name.starts_with("--")) << name;
       }
       EXPECT_FALSE(option.help.empty());
       EXPECT_FALSE(option.help.ends_with('.'));

@@ -27,9 +27,7 @@ const Weight* find_part(const std::vector<Weight>& weights, Part part) {
 Format input_format(const Deployment& deployment, const Weight& weight) {
   const bool chosen = deployment.activations && weight.format != Format::kBf16;
   const Format wanted = chosen ? *deployment.activations : weight.activations;
-  const Precision native = native_precision(weight.format, wanted);
-  return compute_precision(deployment.machine, weight.format, wanted) == native ? wanted
-                                                                                : Format::kBf16;
+  return multiplies_as_is(deployment.machine, weight.format, wanted) ? wanted : Format::kBf16;
 }
 
 // K elements that share a scale.

@@ -2,254 +2,245 @@
 
 #include <algorithm>
 #include <atomic>
-#include <barrier>
 #include <chrono>
-#include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <memory>
-#include <new>
-#include <sys/mman.h>
-#include <thread>
 
 #include "base/check.h"
+#include "base/huge_buffer.h"
 #include "base/stats.h"
 #include "base/units.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace nibble {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Runs work(thread) on every thread `passes` times, all starting together; returns the seconds of
-// each pass from the first start to the last end.
-std::vector<double> timed_passes(int threads, int passes, const std::function<void(int)>& prepare,
-                                 const std::function<void(int)>& work) {
-  struct Span {
-    Clock::time_point start;
-    Clock::time_point end;
-  };
-  const auto pass_count = static_cast<std::size_t>(passes);
-  std::vector<std::vector<Span>> spans(static_cast<std::size_t>(threads),
-                                       std::vector<Span>(pass_count));
-  std::barrier gate(threads);
-  const auto run = [&](int thread) {
-    prepare(thread);
-    for (std::size_t pass = 0; pass < pass_count; ++pass) {
-      gate.arrive_and_wait();
-      Span& span = spans[static_cast<std::size_t>(thread)][pass];
-      span.start = Clock::now();
-      work(thread);
-      span.end = Clock::now();
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
-    run(0);
-  }
-  std::vector<double> seconds;
-  for (std::size_t pass = 0; pass < pass_count; ++pass) {
-    Clock::time_point start = spans[0][pass].start;
-    Clock::time_point end = spans[0][pass].end;
-    for (const std::vector<Span>& thread_spans : spans) {
-      start = std::min(start, thread_spans[pass].start);
-      end = std::max(end, thread_spans[pass].end);
-    }
-    seconds.push_back(std::chrono::duration<double>(end - start).count());
-  }
-  return seconds;
+constexpr std::size_t kReadUnitBytes = std::size_t{1} << 20;
+// 12 chains at two a cycle and 3 GHz: 40 us.
+constexpr std::int64_t kRoundsOfUnit = 20'000;
+constexpr std::int64_t kUnitsOfThread = 64;  // 2.5 ms a pass
+constexpr std::uint8_t kFill = 1;
+constexpr std::string_view kTwoHalves = "two halves of ";
+
+double timed(ThreadPool& pool, const std::function<void(int)>& work) {
+  const Clock::time_point start = Clock::now();
+  pool.run(work);
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Keeps a result that nothing reads.
-template <class T>
-void keep(const T& value) {
-  asm volatile("" : : "g"(&value) : "memory");
+std::size_t whole_steps(std::size_t bytes) {
+  return bytes / kReadStepBytes * kReadStepBytes;
 }
 
-// Reading: four streams a thread, each a line at a time with the line 1 KB ahead requested into all
-// caches. Measured on 16 cores of a Xeon with AMX: one stream without requests 88 GB/s, this 97
-// GB/s, requests that pass the outer caches by (locality 0) 36 GB/s: the inner cache has too few of
-// them in flight. On two Zen 3 cores one stream reads 12-17 GB/s, four 21 GB/s.
-constexpr std::size_t kStreams = 4;
-constexpr std::size_t kLineWords = 8;  // 64 B
-constexpr std::size_t kPrefetchWords = 128;
-constexpr std::size_t kStepBytes = kStreams * kLineWords * sizeof(std::uint64_t);
-
-using Words = std::uint64_t __attribute__((vector_size(32), aligned(8), may_alias));
-using ReadKernel = std::uint64_t (*)(const std::uint64_t* words, std::size_t count);
-
-[[gnu::always_inline]] inline std::uint64_t sum_streams(const std::uint64_t* words,
-                                                        std::size_t count) {
-  const std::size_t length = count / kStreams;
-  Words low = {};
-  Words high = {};
-  for (std::size_t at = 0; at + kLineWords <= length; at += kLineWords) {
-#pragma GCC unroll 4
-    for (std::size_t stream = 0; stream < kStreams; ++stream) {
-      const std::uint64_t* line = words + stream * length + at;
-      __builtin_prefetch(line + kPrefetchWords, 0, 3);
-      low += *reinterpret_cast<const Words*>(line);
-      high += *reinterpret_cast<const Words*>(line + kLineWords / 2);
-    }
-  }
-  low += high;
-  return low[0] + low[1] + low[2] + low[3];
+// MemoryParts that each thread has touched first in its own part.
+Result<HugeBuffer> filled_buffer(std::size_t bytes, ThreadPool& pool) {
+  NIBBLE_ASSIGN_OR_RETURN(HugeBuffer buffer, HugeBuffer::allocate(bytes));
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  const std::size_t part = (bytes + threads - 1) / threads;
+  pool.run([&](int thread) {
+    const std::size_t begin = std::min(bytes, part * static_cast<std::size_t>(thread));
+    std::memset(buffer.data() + begin, kFill, std::min(part, bytes - begin));
+  });
+  return buffer;
 }
 
-std::uint64_t sum_portable(const std::uint64_t* words, std::size_t count) {
-  return sum_streams(words, count);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) std::uint64_t sum_avx2(const std::uint64_t* words,
-                                                       std::size_t count) {
-  return sum_streams(words, count);
-}
-#endif
-
-ReadKernel choose_read() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return sum_avx2;
-#endif
-  return sum_portable;
-}
-
-struct Free {
-  void operator()(std::uint64_t* words) const { std::free(words); }
+// What one probe has reached so far.
+struct Contender {
+  std::size_t probe = 0;
+  std::vector<double> rates;
 };
-using Slice = std::unique_ptr<std::uint64_t[], Free>;
 
-// Memory in huge pages where the kernel grants them: page walks would cost a fifth of the rate.
-Slice allocate_slice(std::size_t bytes) {
-  constexpr std::size_t kHugePage = 2 << 20;
-  const std::size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  void* memory = std::aligned_alloc(kHugePage, rounded);
-  if (memory == nullptr) throw std::bad_alloc();
-  madvise(memory, rounded, MADV_HUGEPAGE);
-  std::memset(memory, 1, rounded);
-  return Slice(static_cast<std::uint64_t*>(memory));
-}
-
-// Each kernel does `rounds` rounds of independent multiply-adds and returns the FLOP it did. The
-// factor 0.5 and summand 1 converge to 2: no overflow, no denormal that would slow it down.
-using FmaKernel = double (*)(std::int64_t rounds);
-constexpr int kChains = 12;  // latency 4-5 cycles x 2 units need 8-10 chains; 16 registers hold 12
-
-double fma_portable(std::int64_t rounds) {
-  constexpr int kLanes = 4;  // one SSE or NEON register
-  float sums[kChains * kLanes] = {};
-  for (std::int64_t round = 0; round < rounds; ++round) {
-    for (float& sum : sums) sum = sum * 0.5F + 1.0F;
-    keep(sums);
-  }
-  return 2.0 * kChains * kLanes * static_cast<double>(rounds);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) double fma_avx2(std::int64_t rounds) {
-  __m256 sums[kChains];
-  for (__m256& sum : sums) sum = _mm256_setzero_ps();
-  const __m256 half = _mm256_set1_ps(0.5F);
-  const __m256 one = _mm256_set1_ps(1.0F);
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (int chain = 0; chain < kChains; ++chain) {
-      sums[chain] = _mm256_fmadd_ps(sums[chain], half, one);
-    }
-  }
-  keep(sums);
-  return 2.0 * kChains * 8 * static_cast<double>(rounds);
-}
-
-__attribute__((target("avx512f"))) double fma_avx512(std::int64_t rounds) {
-  __m512 sums[kChains];
-  for (__m512& sum : sums) sum = _mm512_setzero_ps();
-  const __m512 half = _mm512_set1_ps(0.5F);
-  const __m512 one = _mm512_set1_ps(1.0F);
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (int chain = 0; chain < kChains; ++chain) {
-      sums[chain] = _mm512_fmadd_ps(sums[chain], half, one);
-    }
-  }
-  keep(sums);
-  return 2.0 * kChains * 16 * static_cast<double>(rounds);
-}
-#endif
-
-FmaKernel choose_fma(std::string& path) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
-    path = "avx512";
-    return fma_avx512;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    path = "avx2+fma";
-    return fma_avx2;
-  }
-#endif
-  path = "portable";
-  return fma_portable;
-}
-
-void measure_read(const CpuRoofRequest& request, CpuRoofs& roofs) {
-  const auto threads = static_cast<std::size_t>(request.threads);
-  const std::size_t slice_bytes =
-      std::max<std::size_t>(1,
-                            static_cast<std::size_t>(request.buffer_bytes) / threads / kStepBytes) *
-      kStepBytes;
-  const ReadKernel kernel = choose_read();
-  std::vector<Slice> slices(threads);
-  std::atomic<std::uint64_t> total = 0;
-  // Each thread touches its own slice first, so that the slice lies in the thread's own memory.
-  const auto prepare = [&](int thread) {
-    slices[static_cast<std::size_t>(thread)] = allocate_slice(slice_bytes);
+// The `most` contenders with the best single pass: a neighbour slows passes down, so that a fast
+// probe shows in its best pass, and the final between the best is by medians.
+void keep_best(std::vector<Contender>& contenders, std::size_t most) {
+  const auto best = [](const Contender& contender) {
+    return *std::max_element(contender.rates.begin(), contender.rates.end());
   };
-  const auto work = [&](int thread) {
-    const std::uint64_t* words = slices[static_cast<std::size_t>(thread)].get();
-    total += kernel(words, slice_bytes / sizeof(std::uint64_t));
+  std::stable_sort(
+      contenders.begin(), contenders.end(),
+      [&](const Contender& left, const Contender& right) { return best(left) > best(right); });
+  if (contenders.size() > most) contenders.resize(most);
+}
+
+// Two passes of each probe, then `passes` of the three best in turn; the best by median.
+template <class Rate>
+Contender tournament(std::size_t probes, int passes, const Rate& rate) {
+  constexpr int kHeats = 2;
+  constexpr std::size_t kFinalists = 3;
+  std::vector<Contender> contenders;
+  for (std::size_t probe = 0; probe < probes; ++probe) contenders.push_back({.probe = probe});
+  const auto run = [&](int count) {
+    for (int pass = 0; pass < count; ++pass) {
+      for (Contender& contender : contenders) contender.rates.push_back(rate(contender.probe));
+    }
   };
-  const double bytes = static_cast<double>(slice_bytes * threads);
-  for (const double seconds : timed_passes(request.threads, request.passes, prepare, work)) {
-    roofs.read_passes.push_back(bytes / seconds / kGiga);
-  }
+  run(kHeats);
+  keep_best(contenders, kFinalists);
+  for (Contender& contender : contenders) contender.rates.clear();
+  run(passes);
+  return *std::max_element(contenders.begin(), contenders.end(),
+                           [](const Contender& left, const Contender& right) {
+                             return median(left.rates) < median(right.rates);
+                           });
+}
+
+CpuRoof roof_of(Contender&& winner, std::string path) {
+  CpuRoof roof{.path = std::move(path)};
+  roof.value = median(winner.rates);
+  roof.passes = std::move(winner.rates);
+  return roof;
+}
+
+Result<CpuRoof> measure_read(const CpuRoofRequest& request, ThreadPool& pool) {
+  const auto wanted = static_cast<std::size_t>(request.buffer_bytes);
+  const std::size_t bytes = std::max(kReadStepBytes, whole_steps(wanted));
+  NIBBLE_ASSIGN_OR_RETURN(const HugeBuffer buffer, filled_buffer(bytes, pool));
+  const std::vector<ReadProbe> probes = read_probes();
   // Every byte is 1, so the sum says whether every word was read in every pass.
   constexpr std::uint64_t kWord = 0x0101010101010101;
-  const std::uint64_t words = slice_bytes / sizeof(std::uint64_t) * threads;
-  NIBBLE_CHECK(total == kWord * words * static_cast<std::uint64_t>(request.passes));
-  roofs.read_gb_s = median(roofs.read_passes);
+  const auto rate = [&](std::size_t probe) {
+    std::uint64_t sum = 0;
+    const double seconds = read_seconds(probes[probe], {buffer.bytes()}, pool, &sum);
+    NIBBLE_CHECK(sum == kWord * (bytes / sizeof(std::uint64_t)));
+    return static_cast<double>(bytes) / seconds / kGiga;
+  };
+  Contender winner = tournament(probes.size(), request.passes, rate);
+  std::string path = to_string(probes[winner.probe]);
+  return roof_of(std::move(winner), std::move(path));
 }
 
-void measure_fp32(const CpuRoofRequest& request, CpuRoofs& roofs) {
-  const FmaKernel kernel = choose_fma(roofs.fp32_path);
-  constexpr std::int64_t kRounds =
-      1'500'000;  // about 5 ms: 12 chains at 2 a cycle and 3 GHz is 3 ms
-  std::vector<double> flops(static_cast<std::size_t>(request.threads));
-  const auto work = [&](int thread) { flops[static_cast<std::size_t>(thread)] = kernel(kRounds); };
-  // The warm-up lets the clock settle at what wide vectors allow.
-  const auto warm_up = [&](int) { keep(kernel(kRounds)); };
-  for (const double seconds : timed_passes(request.threads, request.passes, warm_up, work)) {
-    double total = 0;
-    for (const double flop : flops) total += flop;
-    roofs.fp32_passes.push_back(total / seconds / kTera);
-  }
-  roofs.fp32_tflops = median(roofs.fp32_passes);
+CpuRoof measure_rate(const std::vector<MultiplyProbe>& probes, int passes, ThreadPool& pool) {
+  const std::int64_t units = kUnitsOfThread * pool.threads();
+  const auto rate = [&](std::size_t probe) {
+    return operations_of(probes[probe], units) / multiply_seconds(probes[probe], units, pool) /
+           kTera;
+  };
+  // The heats let the clock settle at what wide vectors allow.
+  Contender winner = tournament(probes.size(), passes, rate);
+  std::string path = probes[winner.probe].path;
+  return roof_of(std::move(winner), std::move(path));
+}
+
+// Narrower operands may always take a wider unit, and a 16-bit activation times a 4-bit weight is
+// two products of its 8-bit halves: such a detour is a roof where it is faster.
+void add_detours(std::map<Precision, CpuRoof>& rates) {
+  const auto scaled = [](const CpuRoof& roof, double factor, std::string_view prefix) {
+    CpuRoof other{.value = roof.value * factor, .path = fmt::format("{}{}", prefix, roof.path)};
+    for (const double pass : roof.passes) other.passes.push_back(pass * factor);
+    return other;
+  };
+  CpuRoof& sixteen = rates[Precision::kBf16];
+  CpuRoof& eight = rates[Precision::kInt8];
+  const CpuRoof& fp32 = rates[Precision::kFp32];
+  if (fp32.value > sixteen.value) sixteen = fp32;
+  if (eight.value / 2 > sixteen.value) sixteen = scaled(eight, 0.5, kTwoHalves);
+  if (sixteen.value > eight.value) eight = sixteen;
 }
 
 }  // namespace
 
-CpuRoofs measure_cpu_roofs(const CpuRoofRequest& request) {
+double read_seconds(const ReadProbe& probe, const MemoryParts& memory, ThreadPool& pool,
+                    std::uint64_t* sum) {
+  std::vector<std::span<const std::byte>> units;
+  for (const std::span<const std::byte> part : memory) {
+    const std::size_t total = whole_steps(part.size());
+    for (std::size_t at = 0; at < total; at += kReadUnitBytes) {
+      units.push_back(part.subspan(at, std::min(kReadUnitBytes, total - at)));
+    }
+  }
+  WorkQueue queue(static_cast<std::int64_t>(units.size()));
+  std::atomic<std::uint64_t> all = 0;
+  const double seconds = timed(pool, [&](int) {
+    std::uint64_t mine = 0;
+    while (const auto number = queue.next()) {
+      const std::span<const std::byte> unit = units[static_cast<std::size_t>(*number)];
+      mine += probe.read(reinterpret_cast<const std::uint64_t*>(unit.data()),
+                         unit.size() / sizeof(std::uint64_t));
+    }
+    all += mine;
+  });
+  if (sum != nullptr) *sum = all;
+  return seconds;
+}
+
+double bytes_read(const MemoryParts& memory) {
+  double bytes = 0;
+  for (const std::span<const std::byte> part : memory) {
+    bytes += static_cast<double>(whole_steps(part.size()));
+  }
+  return bytes;
+}
+
+double multiply_seconds(const MultiplyProbe& probe, std::int64_t units, ThreadPool& pool) {
+  WorkQueue queue(units);
+  return timed(pool, [&](int) {
+    while (queue.next()) probe.run(kRoundsOfUnit);
+  });
+}
+
+double operations_of(const MultiplyProbe& probe, std::int64_t units) {
+  return probe.operations * static_cast<double>(kRoundsOfUnit * units);
+}
+
+ReadProbe fastest_read(const std::function<MemoryParts()>& next, int passes, ThreadPool& pool) {
+  const std::vector<ReadProbe> probes = read_probes();
+  const auto rate = [&](std::size_t probe) {
+    const MemoryParts memory = next();
+    return bytes_read(memory) / read_seconds(probes[probe], memory, pool);
+  };
+  return probes[tournament(probes.size(), passes, rate).probe];
+}
+
+std::optional<ReadProbe> find_read_probe(std::string_view path) {
+  for (const ReadProbe& probe : read_probes()) {
+    if (to_string(probe) == path) return probe;
+  }
+  return std::nullopt;
+}
+
+std::optional<MultiplyProbe> find_multiply_probe(std::string_view path) {
+  const bool halves = path.starts_with(kTwoHalves);
+  if (halves) path.remove_prefix(kTwoHalves.size());
+  for (MultiplyProbe probe : multiply_probes()) {
+    if (path != probe.path) continue;
+    if (halves) probe.operations /= 2;
+    return probe;
+  }
+  return std::nullopt;
+}
+
+Result<CpuRoofs> measure_cpu_roofs(const CpuRoofRequest& request) {
   NIBBLE_CHECK(request.threads >= 1 && request.passes >= 1 && request.buffer_bytes > 0);
-  CpuRoofs roofs;
-  measure_read(request, roofs);
-  measure_fp32(request, roofs);
+  ThreadPool pool(request.threads);
+  CpuRoofs roofs{.threads = request.threads, .buffer_bytes = request.buffer_bytes};
+  NIBBLE_ASSIGN_OR_RETURN(roofs.read, measure_read(request, pool));
+  std::map<Precision, std::vector<MultiplyProbe>> by_precision;
+  for (const MultiplyProbe& probe : multiply_probes()) {
+    by_precision[probe.precision].push_back(probe);
+  }
+  for (const auto& [precision, probes] : by_precision) {
+    roofs.rates[precision] = measure_rate(probes, request.passes, pool);
+  }
+  add_detours(roofs.rates);
   return roofs;
+}
+
+Result<std::vector<CpuRoofs>> measure_thread_scaling(int most, double buffer_bytes, int passes) {
+  constexpr int kEach = 8;
+  std::vector<CpuRoofs> all;
+  for (int threads = 1; threads <= most; threads += threads < kEach ? 1 : threads) {
+    NIBBLE_ASSIGN_OR_RETURN(
+        CpuRoofs roofs,
+        measure_cpu_roofs({.threads = threads, .buffer_bytes = buffer_bytes, .passes = passes}));
+    all.push_back(std::move(roofs));
+  }
+  if (all.back().threads != most) {
+    NIBBLE_ASSIGN_OR_RETURN(
+        CpuRoofs roofs,
+        measure_cpu_roofs({.threads = most, .buffer_bytes = buffer_bytes, .passes = passes}));
+    all.push_back(std::move(roofs));
+  }
+  return all;
 }
 
 double read_buffer_bytes(double last_level_cache_bytes, double available_bytes) {

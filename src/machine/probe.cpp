@@ -67,7 +67,7 @@ Probe probe_this_machine() {
 Result<MachineSpec> this_machine() {
   const Nvml nvml = Nvml::open();
   if (nvml.ready() && nvml.device_count() > 0) return machine_of_gpu(nvml.read(0));
-  return machine_of_cpu(probe_cpu());
+  return this_cpu();
 }
 
 }  // namespace nibble

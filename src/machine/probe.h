@@ -63,8 +63,14 @@ struct Probe {
 Probe probe_this_machine();
 std::vector<LibraryStatus> probe_libraries();  // the libraries alone (nibble --version)
 
+CpuStatus probe_cpu();
+// Memory that this process could still have: the machine's, or less where a control group says so.
+double available_memory_bytes();
+
 // MachineSpec of this machine: the catalog's entry of its first GPU with what NVML reports about
-// it, or the CPU with roofs measured here in about half a second.
+// it, or the CPU with the roofs that `nibble bench roof` kept (machine/roof_cache.h), or with roofs
+// measured here in about a second.
 Result<MachineSpec> this_machine();
+Result<MachineSpec> this_cpu();  // the same for the CPU, whatever GPUs there are
 
 }  // namespace nibble

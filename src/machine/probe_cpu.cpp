@@ -1,17 +1,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sched.h>
 #include <set>
 #include <sstream>
 #include <sys/utsname.h>
-#include <thread>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/thread_pool.h"
 #include "base/units.h"
 #include "machine/cpu_roofs.h"
 #include "machine/probe_parse.h"
+#include "machine/roof_cache.h"
 
 namespace nibble {
 namespace {
@@ -24,22 +24,6 @@ std::string text_of(const fs::path& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-std::vector<int> usable_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-    }
-  }
-  if (cpus.empty()) {  // more processors than the set holds
-    const int count = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    for (int cpu = 0; cpu < count; ++cpu) cpus.push_back(cpu);
-  }
-  return cpus;
 }
 
 // The outermost cache of the usable processors, all its instances together.
@@ -147,7 +131,7 @@ PermissionStatus perf_events() {
 CpuStatus probe_cpu() {
   CpuStatus status;
   const CpuInfo info = parse_cpuinfo(text_of("/proc/cpuinfo"));
-  const std::vector<int> cpus = usable_cpus();
+  const std::vector<int> cpus = usable_processors();
   status.title = info.title.empty() ? kernel_arch() + " processor" : info.title;
   status.isa = info.isa;
   status.cores = static_cast<int>(cpus.size());
@@ -162,12 +146,38 @@ std::vector<PermissionStatus> probe_permissions() {
   return {gpu_counters(), rapl(), perf_events()};
 }
 
-MachineSpec machine_of_cpu(const CpuStatus& cpu) {
-  const double cache_bytes_total = cpu.last_level_cache_mb.value_or(0) * kMega;
-  const double available = std::max(64e6, usable_memory_bytes("MemAvailable"));
-  const CpuRoofRequest request{.threads = cpu.cores,
-                               .buffer_bytes = read_buffer_bytes(cache_bytes_total, available)};
-  const CpuRoofs roofs = measure_cpu_roofs(request);
+double available_memory_bytes() {
+  constexpr double kLeast = 64e6;
+  return std::max(kLeast, usable_memory_bytes("MemAvailable"));
+}
+
+CpuRoofRequest roof_request(const CpuStatus& cpu) {
+  const double cache = cpu.last_level_cache_mb.value_or(0) * kMega;
+  return {.threads = cpu.cores, .buffer_bytes = read_buffer_bytes(cache, available_memory_bytes())};
+}
+
+namespace {
+
+RoofConditions roof_conditions() {
+  RoofConditions conditions;
+  std::istringstream load(text_of("/proc/loadavg"));
+  if (double average = 0; load >> average) conditions.load_average = average;
+  conditions.clock_mhz = cpuinfo_mhz(text_of("/proc/cpuinfo"));
+  return conditions;
+}
+
+}  // namespace
+
+Result<KeptRoofs> measure_this_cpu(const CpuStatus& cpu) {
+  KeptRoofs kept{.taken_unix_s = unix_now()};
+  const RoofConditions before = roof_conditions();
+  NIBBLE_ASSIGN_OR_RETURN(kept.roofs, measure_cpu_roofs(roof_request(cpu)));
+  kept.conditions = roof_conditions();
+  kept.conditions.load_average = before.load_average;
+  return kept;
+}
+
+MachineSpec machine_of_cpu(const CpuStatus& cpu, const CpuRoofs& roofs, std::string_view note) {
   const auto measured = [](double value, std::string source) {
     return Sourced{value, Provenance::kMeasured, std::move(source)};
   };
@@ -176,29 +186,37 @@ MachineSpec machine_of_cpu(const CpuStatus& cpu) {
   machine.title = cpu.title;
   machine.arch = kernel_arch();
   machine.is_cpu = true;
-  machine.bandwidth_gb_s =
-      measured(roofs.read_gb_s,
-               fmt::format("measured here: {} threads read a buffer of {}, median of {} passes",
-                           request.threads, format_bytes(request.buffer_bytes), request.passes));
-  machine.peaks[Precision::kFp32].dense_tflops = measured(
-      roofs.fp32_tflops,
-      fmt::format("measured here: {} threads of independent fp32 multiply-adds ({}), median of {} "
-                  "passes",
-                  request.threads, roofs.fp32_path, request.passes));
+  machine.bandwidth_gb_s = measured(
+      roofs.read.value,
+      fmt::format("measured here: {} threads read a buffer of {} ({}), median of {} passes",
+                  roofs.threads, format_bytes(roofs.buffer_bytes), roofs.read.path,
+                  roofs.read.passes.size()));
+  for (const auto& [precision, roof] : roofs.rates) {
+    machine.peaks[precision].dense_tflops =
+        measured(roof.value, fmt::format("measured here: {} threads of {}, median of {} passes",
+                                         roofs.threads, roof.path, roof.passes.size()));
+  }
   machine.memory_gb = measured(cpu.memory_gb, "/proc/meminfo and the control group's limit");
   if (cpu.last_level_cache_mb) {
     machine.l2_mb = measured(*cpu.last_level_cache_mb, "last-level cache by /sys");
   }
   machine.sms = measured(cpu.cores, "processors that this process may run on");
-  machine.notes = {
-      "A CPU without a measured bf16 or int8 rate: narrower formats are held against fp32.",
-      "The two roofs vary from run to run on a shared machine."};
-  if (request.buffer_bytes < 2 * cache_bytes_total) {
+  machine.notes = {fmt::format("Roofs of this CPU: {}.", note),
+                   "They vary from run to run on a shared machine."};
+  if (roofs.buffer_bytes < 2 * cpu.last_level_cache_mb.value_or(0) * kMega) {
     machine.notes.push_back(
         "Memory was too short for a buffer of twice the last-level cache: the bandwidth may be "
         "partly the cache's.");
   }
   return machine;
+}
+
+Result<MachineSpec> this_cpu() {
+  const CpuStatus cpu = probe_cpu();
+  const FoundRoofs found = find_roofs(roof_cache_path(), cpu, unix_now());
+  if (found.roofs) return machine_of_cpu(cpu, found.roofs->roofs, found.note);
+  NIBBLE_ASSIGN_OR_RETURN(const KeptRoofs now, measure_this_cpu(cpu));
+  return machine_of_cpu(cpu, now.roofs, "measured just now: " + found.note);
 }
 
 }  // namespace nibble

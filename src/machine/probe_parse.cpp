@@ -1,5 +1,6 @@
 #include "machine/probe_parse.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <set>
@@ -60,6 +61,18 @@ std::optional<double> meminfo_bytes(std::string_view text, std::string_view fiel
   const std::optional<double> number = leading_number(*value, unit);
   if (!number || unit != "kB") return std::nullopt;
   return *number * 1024;  // the kernel says kB and means KiB
+}
+
+std::optional<double> cpuinfo_mhz(std::string_view text) {
+  std::optional<double> fastest;
+  for (const std::string& line : split(text, '\n')) {
+    const std::optional<std::string> value = line_value(line, "cpu MHz", ':');
+    double mhz = 0;
+    if (!value) continue;
+    const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), mhz);
+    if (error == std::errc{} && mhz > 0) fastest = std::max(mhz, fastest.value_or(0));
+  }
+  return fastest;
 }
 
 std::optional<double> cache_bytes(std::string_view text) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "machine/cpu_roofs.h"
 #include "machine/nvml.h"
 #include "machine/probe.h"
 
@@ -22,6 +23,7 @@ struct CpuInfo {
 
 CpuInfo parse_cpuinfo(std::string_view text);  // /proc/cpuinfo
 std::optional<double> meminfo_bytes(std::string_view text, std::string_view field);  // "MemTotal"
+std::optional<double> cpuinfo_mhz(std::string_view text);  // the fastest "cpu MHz" listed
 std::optional<double> cache_bytes(std::string_view text);  // "32768K" of /sys/.../cache/.../size
 std::optional<int> admin_only_counters(std::string_view text);  // /proc/driver/nvidia/params
 
@@ -35,9 +37,8 @@ GpuStatus gpu_status(int index, const GpuReading& reading);
 Result<MachineSpec> machine_of_gpu(const GpuReading& reading);
 
 // The parts of probe_this_machine().
-CpuStatus probe_cpu();
 std::vector<PermissionStatus> probe_permissions();
 std::string probe_compiler();
-MachineSpec machine_of_cpu(const CpuStatus& cpu);  // measures its roofs: about half a second
+MachineSpec machine_of_cpu(const CpuStatus& cpu, const CpuRoofs& roofs, std::string_view note);
 
 }  // namespace nibble

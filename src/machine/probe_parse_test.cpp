@@ -148,5 +148,11 @@ TEST(MachineOfGpu, AGpuThatTheCatalogLacksIsASentence) {
   EXPECT_NE(machine.error().message.find("h200"), std::string::npos) << machine.error().message;
 }
 
+TEST(CpuInfoClock, IsTheFastestListed) {
+  EXPECT_EQ(cpuinfo_mhz("cpu MHz\t\t: 2450.000\nx: 1\ncpu MHz\t\t: 3193.5\n"), 3193.5);
+  EXPECT_EQ(cpuinfo_mhz("processor : 0\n"), std::nullopt);
+  EXPECT_EQ(cpuinfo_mhz("cpu MHz : unknown\n"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace nibble

@@ -55,18 +55,44 @@ TEST(ProbeCpu, CountsTheProcessorsOfThisProcessOnly) {
   EXPECT_EQ(probe_cpu().cores, CPU_COUNT(&before));
 }
 
+CpuRoofs roofs_of_test() {
+  CpuRoofs roofs{.threads = 4, .buffer_bytes = 256e6};
+  roofs.read = {.value = 30.5, .passes = std::vector<double>(15, 30.5), .path = "4 streams"};
+  roofs.rates[Precision::kFp32] = {.value = 0.2, .passes = {0.2}, .path = "vfmadd231ps"};
+  roofs.rates[Precision::kBf16] = {.value = 0.3, .passes = {0.3}, .path = "vpmaddwd"};
+  roofs.rates[Precision::kInt8] = {.value = 0.6, .passes = {0.6}, .path = "vpmaddubsw"};
+  return roofs;
+}
+
 TEST(MachineOfCpu, HasMeasuredRoofsThatSayHow) {
-  const MachineSpec machine = machine_of_cpu(probe_cpu());
+  const MachineSpec machine = machine_of_cpu(probe_cpu(), roofs_of_test(), "measured 3 h ago");
   EXPECT_TRUE(machine.is_cpu);
   EXPECT_EQ(machine.name, "this-cpu");
   EXPECT_EQ(machine.bandwidth_gb_s.provenance, Provenance::kMeasured);
-  EXPECT_GT(machine.bandwidth_gb_s.value, 0.1);
-  EXPECT_NE(machine.bandwidth_gb_s.source.find("threads read a buffer of"), std::string::npos);
-  EXPECT_NE(machine.bandwidth_gb_s.source.find("median of 15 passes"), std::string::npos);
-  ASSERT_NE(machine.peak(Precision::kFp32), nullptr);
-  EXPECT_EQ(machine.peak(Precision::kFp32)->dense_tflops.provenance, Provenance::kMeasured);
-  EXPECT_EQ(machine.peak(Precision::kBf16), nullptr);              // not measured, so not claimed
+  EXPECT_EQ(machine.bandwidth_gb_s.value, 30.5);
+  EXPECT_EQ(machine.bandwidth_gb_s.source,
+            "measured here: 4 threads read a buffer of 256.0 MB (4 streams), median of 15 passes");
+  for (const auto& [precision, rate] :
+       {std::pair{Precision::kFp32, 0.2}, {Precision::kBf16, 0.3}, {Precision::kInt8, 0.6}}) {
+    ASSERT_NE(machine.peak(precision), nullptr);
+    EXPECT_EQ(machine.peak(precision)->dense_tflops.value, rate);
+    EXPECT_EQ(machine.peak(precision)->dense_tflops.provenance, Provenance::kMeasured);
+  }
+  EXPECT_NE(machine.notes.front().find("measured 3 h ago"), std::string::npos);
   EXPECT_TRUE(parse_machine(to_json(machine), "this.json").ok());  // a file of it can be kept
+}
+
+// 4-bit codes are multiplied as 8-bit integers; beside 16-bit activations they are widened.
+TEST(MachineOfCpu, HoldsEachPairAgainstItsOwnRate) {
+  const MachineSpec machine = machine_of_cpu(probe_cpu(), roofs_of_test(), "");
+  EXPECT_EQ(compute_precision(machine, Format::kNvfp4, Format::kBf16), Precision::kBf16);
+  EXPECT_EQ(compute_precision(machine, Format::kNvfp4, Format::kInt8), Precision::kInt8);
+  EXPECT_EQ(compute_precision(machine, Format::kNvfp4, Format::kNvfp4), Precision::kInt8);
+  EXPECT_EQ(compute_precision(machine, Format::kMxfp4, Format::kInt8), Precision::kInt8);
+  EXPECT_EQ(compute_precision(machine, Format::kBf16, Format::kInt8), Precision::kBf16);
+  EXPECT_TRUE(multiplies_as_is(machine, Format::kNvfp4, Format::kInt8));
+  EXPECT_FALSE(multiplies_as_is(machine, Format::kFp8, Format::kFp8));
+  EXPECT_EQ(widening_note(machine, Format::kNvfp4, Format::kInt8), "");
 }
 
 TEST(ThisMachine, IsWhatLoadMachineCallsThis) {

@@ -36,8 +36,27 @@ const Peak* MachineSpec::peak(Precision precision) const {
   return found == peaks.end() ? nullptr : &found->second;
 }
 
+namespace {
+
+// 4-bit weights beside 4-bit or 8-bit integer activations on a CPU with a measured int8 rate.
+bool is_integer_pair_of_cpu(const MachineSpec& machine, Format weights, Format activations) {
+  const auto is_4_bit = [](Format format) {
+    return format == Format::kNvfp4 || format == Format::kMxfp4;
+  };
+  return machine.is_cpu && machine.peak(Precision::kInt8) != nullptr && is_4_bit(weights) &&
+         (is_4_bit(activations) || activations == Format::kInt8);
+}
+
+}  // namespace
+
+bool multiplies_as_is(const MachineSpec& machine, Format weights, Format activations) {
+  return is_integer_pair_of_cpu(machine, weights, activations) ||
+         machine.peak(native_precision(weights, activations)) != nullptr;
+}
+
 Precision compute_precision(const MachineSpec& machine, Format weights, Format activations) {
   const Precision native = native_precision(weights, activations);
+  if (is_integer_pair_of_cpu(machine, weights, activations)) return Precision::kInt8;
   if (machine.peak(native) != nullptr) return native;
   // Narrower formats widen to bf16 exactly (e2m1 x e4m3 has at most 6 significant bits); a machine
   // without a bf16 unit, a CPU, computes in fp32. fp32 operands on a machine that states no fp32
@@ -46,6 +65,7 @@ Precision compute_precision(const MachineSpec& machine, Format weights, Format a
 }
 
 std::string widening_note(const MachineSpec& machine, Format weights, Format activations) {
+  if (is_integer_pair_of_cpu(machine, weights, activations)) return "";
   const Precision native = native_precision(weights, activations);
   const Precision used = compute_precision(machine, weights, activations);
   const auto is_16_bit = [](Format format) {

@@ -81,6 +81,9 @@ struct MachineSpec {
 // The unit that runs `weights` x `activations` on this machine, widening where it lacks one (an
 // H200 multiplies NVFP4 weights in bf16). Needs a bf16 or fp32 peak, which every machine has.
 Precision compute_precision(const MachineSpec& machine, Format weights, Format activations);
+// Whether the machine takes both operands as they are, without widening either. A CPU multiplies
+// 4-bit codes as 8-bit integers (e2m1 in halves: -12 .. 12), exactly.
+bool multiplies_as_is(const MachineSpec& machine, Format weights, Format activations);
 // Empty when the machine multiplies the pair natively, else the missing unit and the one used:
 // "no fp4 unit: multiplied in bf16".
 std::string widening_note(const MachineSpec& machine, Format weights, Format activations);

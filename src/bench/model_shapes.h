@@ -1,0 +1,34 @@
+// The products of a model's decode step on one rank, through the ledger: what `nibble bench
+// --model` measures.
+//
+//   NIBBLE_ASSIGN_OR_RETURN(const ModelShapes shapes, model_shapes(deployment, {1, 8, 64}, 16e9));
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "bench/rig.h"
+#include "ledger/step.h"
+
+namespace nibble {
+
+struct ModelShapes {
+  std::vector<BenchShape> shapes;  // those that differ, named as the ledger names the first
+  std::vector<std::string> notes;  // what is left out, and why
+};
+
+// `deployment.activations` replaces what the checkpoint asks for. Experts that exceed half of
+// `available_bytes` are left out, and the shape's note says so.
+Result<ModelShapes> model_shapes(const Deployment& deployment,
+                                 const std::vector<std::int64_t>& tokens, double available_bytes);
+
+// "nvfp4 x bf16" of an Op; nullopt when it names one format only.
+struct FormatPair {
+  Format weights = Format::kBf16;
+  Format activations = Format::kBf16;
+};
+std::optional<FormatPair> parse_format_pair(std::string_view text);
+
+}  // namespace nibble

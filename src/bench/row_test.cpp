@@ -1,0 +1,143 @@
+#include "bench/row.h"
+
+#include <gtest/gtest.h>
+
+namespace nibble {
+namespace {
+
+constexpr double kRunSeconds = 1e-3;
+
+// Takes a millisecond for whatever it claims to do.
+class FakeRig final : public Rig {
+ public:
+  Work claimed;
+  bool right = true;
+  int draws = 0;
+
+  Result<> set_tokens(std::int64_t) override { return {}; }
+  Result<> check() override {
+    return right ? Result<>() : Result<>(run_error("the kernel is wrong"));
+  }
+  void draw() override { ++draws; }
+  void run() override {
+    const double start = steady_now();
+    while (steady_now() - start < kRunSeconds) {
+    }
+  }
+  Work work() const override { return claimed; }
+  MemoryParts cold_memory(double) override { return {std::span<const std::byte>(bytes_)}; }
+  const Ring& ring() const override { return ring_; }
+  std::string kernel() const override { return "fake"; }
+
+ private:
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(1 << 20);
+  Ring ring_{.units = 1, .bytes = 1 << 20};
+};
+
+struct Scene {
+  ThreadPool pool{1};
+  CpuRoofs roofs;
+  KernelRates rates{pool, best_isa(), 0.005};
+  FakeRig rig;
+  BenchShape shape{.format = Format::kNvfp4,
+                   .activations = Format::kInt8,
+                   .experts = 8,
+                   .top_k = 2,
+                   .n = 64,
+                   .k = 64,
+                   .tokens = {4}};
+
+  Scene() {
+    roofs.read = {.value = 10};
+    roofs.rates[Precision::kBf16] = {.value = 0.1};
+    roofs.rates[Precision::kInt8] = {.value = 0.2};
+    rig.claimed = {.bytes = 1e4, .weight_bytes = 1e4, .flop = 1e4, .distinct = 4, .sections = 0};
+  }
+  BenchRow measure(bool cold) {
+    const RowContext context{.pool = pool,
+                             .roofs = roofs,
+                             .read = read_probes().front(),
+                             .multiply = multiply_probes().back(),
+                             .rates = rates,
+                             .against = {.multiply = multiply_probes().back()},
+                             .cache_bytes = 32e6,
+                             .rule = {.least = 8, .most = 40, .budget_s = 0.1}};
+    Result<BenchRow> row = measure_row(rig, shape, 4, cold, context);
+    EXPECT_TRUE(row.ok());
+    return std::move(row).value();
+  }
+};
+
+TEST(RoofPrecision, FollowsTheActivations) {
+  EXPECT_EQ(roof_precision(Format::kNvfp4, Format::kBf16), Precision::kBf16);
+  EXPECT_EQ(roof_precision(Format::kNvfp4, Format::kInt8), Precision::kInt8);
+  EXPECT_EQ(roof_precision(Format::kMxfp4, Format::kNvfp4), Precision::kInt8);
+  EXPECT_EQ(roof_precision(Format::kBf16, Format::kBf16), Precision::kBf16);
+}
+
+TEST(MeasureRow, TimesRunsAndCountsWork) {
+  Scene scene;
+  const BenchRow row = scene.measure(true);
+  EXPECT_EQ(row.error, "");
+  EXPECT_GE(row.time_us.values.size(), 8U);
+  EXPECT_EQ(row.time_us.values.size(), row.share.values.size());
+  EXPECT_EQ(static_cast<std::size_t>(scene.rig.draws), row.time_us.values.size());
+  EXPECT_GE(row.time_us.median, 1000);
+  EXPECT_LT(row.time_us.median, 50'000);  // a busy machine
+  EXPECT_EQ(row.bytes, 1e4);
+  EXPECT_EQ(row.rows_per_expert, 2);  // 4 tokens x 2 of 4 distinct experts
+  EXPECT_GT(row.bandwidth_gb_s, 0);
+  EXPECT_NEAR(row.memory_us, 1e4 / row.bandwidth_gb_s / 1e3, 0.2 * row.memory_us);
+  EXPECT_LT(row.share.median, 1);
+}
+
+TEST(MeasureRow, AWrongKernelIsNotTimed) {
+  Scene scene;
+  scene.rig.right = false;
+  const BenchRow row = scene.measure(true);
+  EXPECT_EQ(row.error, "the kernel is wrong");
+  EXPECT_TRUE(row.time_us.values.empty());
+  EXPECT_EQ(scene.rig.draws, 0);
+  const Json json = to_json(row);
+  EXPECT_TRUE(json.find("time_us")->is_null());
+  EXPECT_EQ(json.find("error")->as_string(), "the kernel is wrong");
+}
+
+// More operations in a millisecond than any processor does: the books are wrong.
+TEST(MeasureRow, MoreThanTheRoofIsAnAccountingError) {
+  Scene scene;
+  scene.rig.claimed.flop = 1e15;
+  const BenchRow row = scene.measure(false);
+  EXPECT_NE(row.error.find("accounting error"), std::string::npos);
+  EXPECT_FALSE(row.time_us.values.empty());
+}
+
+TEST(MeasureRow, HotRowsHaveNoMemoryFloor) {
+  Scene scene;
+  scene.rig.claimed.weight_bytes = 64e6;  // more than the cache of 32 MB
+  scene.rig.claimed.bytes = 1e12;
+  const BenchRow row = scene.measure(false);
+  EXPECT_EQ(row.memory_us, 0);
+  EXPECT_FALSE(row.memory_bound());
+  ASSERT_FALSE(row.flags.empty());
+  EXPECT_NE(row.flags.front().find("not hot"), std::string::npos);
+}
+
+TEST(MeasureRow, AColdRowThatFitsInTheCacheIsFlagged) {
+  Scene scene;  // the ring is 1 MB
+  const BenchRow row = scene.measure(true);
+  ASSERT_FALSE(row.flags.empty());
+  EXPECT_NE(row.flags.front().find("not cold"), std::string::npos);
+}
+
+TEST(AccountingError, NeedsTheWholeIntervalAboveOne) {
+  Sample share{.values = {1.1}, .median = 1.1};
+  EXPECT_EQ(accounting_error(share), "");  // no interval, no certainty
+  share.interval = Interval{0.99, 1.2};
+  EXPECT_EQ(accounting_error(share), "");
+  share.interval = Interval{1.01, 1.2};
+  EXPECT_NE(accounting_error(share).find("110 %"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nibble

@@ -1,0 +1,313 @@
+#include "cli/bench.h"
+
+#include "base/progress.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "bench/model_shapes.h"
+#include "bench/shapes_file.h"
+#include "cli/version.h"
+#include "model/config.h"
+
+namespace nibble::cli {
+namespace {
+
+constexpr std::int64_t kMostSide = 1 << 20;
+constexpr std::int64_t kMostTokens = 1 << 16;
+constexpr std::int64_t kMostThreads = 4096;
+
+// An expert of a mid-sized model: 1.2 MB in NVFP4, so that a ring of them is soon made.
+constexpr std::int64_t kExperts = 64;
+constexpr std::int64_t kTopK = 8;
+constexpr std::int64_t kN = 1024;
+constexpr std::int64_t kK = 2048;
+const std::vector<std::int64_t> kTokens = {1, 4, 64};
+
+// The activations to measure for weights of a format.
+Result<std::vector<Format>> activation_formats(const Arguments& arguments, Format weights) {
+  if (const auto given = arguments.text("--activations")) {
+    return std::vector<Format>{format_from_string(*given).value()};
+  }
+  if (weights == Format::kBf16) return std::vector<Format>{Format::kBf16};
+  return std::vector<Format>{Format::kBf16, Format::kInt8};
+}
+
+Result<std::vector<std::int64_t>> token_list(const Arguments& arguments) {
+  NIBBLE_ASSIGN_OR_RETURN(const auto given, arguments.integers("--tokens", 1, kMostTokens));
+  return given.value_or(kTokens);
+}
+
+Result<> set_sizes(const Arguments& arguments, BenchShape& shape) {
+  struct Flag {
+    const char* name;
+    std::int64_t* target;
+    std::int64_t most;
+  };
+  for (const Flag& flag :
+       {Flag{"--experts", &shape.experts, kMostTokens}, Flag{"--top-k", &shape.top_k, kMostTokens},
+        Flag{"--n", &shape.n, kMostSide}, Flag{"--k", &shape.k, kMostSide}}) {
+    NIBBLE_ASSIGN_OR_RETURN(const auto value, arguments.integer(flag.name, 1, flag.most));
+    if (value) *flag.target = *value;
+  }
+  // A single matrix is met by every token; a smaller layer by as many experts as it has.
+  if (!arguments.has("--top-k")) shape.top_k = std::min(shape.top_k, shape.experts);
+  return {};
+}
+
+Result<std::vector<BenchShape>> given_shapes(const Arguments& arguments, BenchOp op) {
+  BenchShape shape{.op = op,
+                   .name = op == BenchOp::kMoe ? "moe" : "gemm",
+                   .experts = kExperts,
+                   .top_k = kTopK,
+                   .n = kN,
+                   .k = kK};
+  shape.format = format_from_string(arguments.text("--format").value_or("nvfp4")).value();
+  NIBBLE_RETURN_IF_ERROR(set_sizes(arguments, shape));
+  NIBBLE_ASSIGN_OR_RETURN(shape.tokens, token_list(arguments));
+  NIBBLE_ASSIGN_OR_RETURN(const auto activations, activation_formats(arguments, shape.format));
+  std::vector<BenchShape> shapes;
+  for (const Format format : activations) {
+    shape.activations = format;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+// The layer of a model on one rank: experts with their intermediate size cut by tp.
+Result<std::vector<BenchShape>> model_layer(const Arguments& arguments,
+                                            const ModelShapes& products) {
+  const BenchShape* gate_up = nullptr;
+  for (const BenchShape& shape : products.shapes) {
+    if (shape.name == "moe.gate_up") gate_up = &shape;
+  }
+  if (gate_up == nullptr) {
+    return input_error(
+        "{} has no experts in a format that a CPU kernel takes; bench gemm measures "
+        "its products",
+        *arguments.text("--model"));
+  }
+  BenchShape layer = *gate_up;
+  layer.op = BenchOp::kMoe;
+  layer.name = "moe";
+  layer.n /= 2;  // gate and up are one matrix
+  return std::vector<BenchShape>{layer};
+}
+
+Result<std::vector<BenchShape>> shapes_of_model(const Arguments& arguments, BenchOp op,
+                                                std::vector<std::string>& notes) {
+  for (const char* flag : {"--format", "--n", "--k", "--experts", "--top-k"}) {
+    if (!arguments.has(flag)) continue;
+    return usage_error("{} cannot stand beside --model: the model names it", flag);
+  }
+  Deployment deployment;
+  NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(*arguments.text("--model")));
+  NIBBLE_ASSIGN_OR_RETURN(deployment.machine, this_cpu());
+  NIBBLE_ASSIGN_OR_RETURN(const auto tp, arguments.integer("--tp", 1, kMostTokens));
+  deployment.layout.tp = tp.value_or(1);
+  // The shapes are of one rank of many; a single CPU has no link to price.
+  deployment.link = LinkSpeed{1, 1};
+  if (const auto given = arguments.text("--activations")) {
+    deployment.activations = format_from_string(*given);
+  }
+  NIBBLE_ASSIGN_OR_RETURN(const std::vector<std::int64_t> tokens, token_list(arguments));
+  NIBBLE_ASSIGN_OR_RETURN(ModelShapes found,
+                          model_shapes(deployment, tokens, available_memory_bytes()));
+  notes = found.notes;
+  if (op == BenchOp::kMoe) return model_layer(arguments, found);
+  return found.shapes;
+}
+
+Result<std::vector<BenchShape>> wanted_shapes(const Arguments& arguments, const std::string& what,
+                                              std::vector<std::string>& notes) {
+  if (what == "roof") return std::vector<BenchShape>();
+  const BenchOp op = what == "moe" ? BenchOp::kMoe : BenchOp::kGemm;
+  if (const auto file = arguments.text("--shapes")) {
+    for (const char* flag : {"--model", "--format", "--activations", "--tokens", "--n", "--k",
+                             "--experts", "--top-k"}) {
+      if (!arguments.has(flag)) continue;
+      return usage_error("{} cannot stand beside --shapes: the file names it", flag);
+    }
+    return read_shapes(*file);
+  }
+  if (arguments.has("--model")) return shapes_of_model(arguments, op, notes);
+  if (arguments.has("--tp")) return usage_error("--tp needs --model, whose matrices it cuts");
+  return given_shapes(arguments, op);
+}
+
+Result<BenchRequest> request_from(const Arguments& arguments, const std::string& what) {
+  BenchRequest request;
+  const auto cores = static_cast<std::int64_t>(usable_processors().size());
+  NIBBLE_ASSIGN_OR_RETURN(const auto threads, arguments.integer("--threads", 1, kMostThreads));
+  request.threads = static_cast<int>(threads.value_or(cores));
+  if (arguments.has("--hot") && arguments.has("--cold")) {
+    return usage_error("--hot and --cold exclude each other; give one");
+  }
+  request.cold = !arguments.has("--hot");
+  request.scaling = what == "roof";
+  NIBBLE_ASSIGN_OR_RETURN(const auto seconds, arguments.number("--seconds", 0.01, 3600));
+  request.row_seconds = seconds.value_or(1);
+  NIBBLE_ASSIGN_OR_RETURN(const auto seed, arguments.integer("--seed", 0));
+  request.seed = static_cast<std::uint64_t>(seed.value_or(1));
+  if (const auto name = arguments.text("--isa")) {
+    request.isa = isa_from_string(*name).value();
+    if (!is_usable(request.isa)) {
+      return usage_error("--isa is \"{}\", which this processor has not", *name);
+    }
+  }
+  return request;
+}
+
+// The file is a convenience: that it cannot be written spoils no measurement.
+void keep(BenchReport& report) {
+  if (report.roofs.roofs.threads != report.cpu.cores) {
+    report.notes.push_back("the roofs are of fewer or more threads than processors: not kept");
+    return;
+  }
+  const Result<> kept = keep_roofs(roof_cache_path(), report.cpu, report.roofs);
+  if (!kept.ok()) report.notes.push_back("the roofs are not kept: " + kept.error().message);
+}
+
+void print_json(const BenchReport& report, const Arguments& arguments) {
+  const Json body = to_json(report);
+  Json json = Json::object();
+  json.set("schema", "nibble.bench/1").set("version", version());
+  json.set("command", join(arguments.command_line, " "));
+  for (const Json::Member& member : body.as_object()) json.set(member.first, member.second);
+  fmt::print("{}\n", json.dump());
+}
+
+Result<int> run(const Arguments& arguments) {
+  if (arguments.has("--json") && arguments.has("--csv")) {
+    return usage_error("--json and --csv exclude each other; give one");
+  }
+  const std::string what = arguments.text("WHAT").value_or("");
+  NIBBLE_ASSIGN_OR_RETURN(BenchRequest request, request_from(arguments, what));
+  std::vector<std::string> notes;
+  NIBBLE_ASSIGN_OR_RETURN(request.shapes, wanted_shapes(arguments, what, notes));
+  double total = 1;
+  for (const BenchShape& shape : request.shapes) total += static_cast<double>(shape.tokens.size());
+  Progress progress("measuring", total, stderr, "");
+  double done = 0;
+  NIBBLE_ASSIGN_OR_RETURN(BenchReport report,
+                          run_bench(request, [&](std::string_view now, double rows) {
+                            progress.advance(rows - done);
+                            done = rows;
+                            progress.note(now);
+                          }));
+  report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
+  keep(report);
+  if (arguments.has("--json")) {
+    print_json(report, arguments);
+  } else if (arguments.has("--csv")) {
+    fmt::print("{}", to_csv(report.rows));
+  } else {
+    fmt::print("{}", bench_text(report, Style::for_stdout()));
+  }
+  return report.failed() ? 1 : 0;
+}
+
+std::vector<OptionDef> shape_options() {
+  const auto number = [](std::string name, std::string help, std::int64_t value) {
+    return OptionDef{.name = std::move(name),
+                     .value = "N",
+                     .kind = ValueKind::kInteger,
+                     .help = std::move(help),
+                     .default_text = fmt::format("{}", value)};
+  };
+  return {{.name = "--format",
+           .value = "FORMAT",
+           .kind = ValueKind::kChoice,
+           .help = "number format of the weights",
+           .default_text = "nvfp4",
+           .choices = {"nvfp4", "mxfp4", "bf16"}},
+          {.name = "--activations",
+           .value = "FORMAT",
+           .kind = ValueKind::kChoice,
+           .help = "number format of the activations",
+           .default_text = "bf16 and int8; with --model the checkpoint's",
+           .choices = {"bf16", "int8", "nvfp4"}},
+          number("--n", "output features of a matrix; of a layer, the intermediate size", kN),
+          number("--k", "input features of a matrix; of a layer, the hidden size", kK),
+          number("--experts", "matrices; 1 is an ordinary product", kExperts),
+          number("--top-k", "experts that a token meets", kTopK),
+          {.name = "--tokens",
+           .value = "LIST",
+           .kind = ValueKind::kIntegerList,
+           .help = "tokens of a run: 1,8,64 or 1..256 (powers of two)",
+           .default_text = "1,4,64"},
+          {.name = "--model",
+           .value = "NAME|FILE|DIR",
+           .kind = ValueKind::kModel,
+           .help = "the model's own matrices on one rank"},
+          {.name = "--tp",
+           .value = "N",
+           .kind = ValueKind::kInteger,
+           .help = "ranks that the model is split over",
+           .default_text = "1"},
+          {.name = "--shapes",
+           .value = "FILE",
+           .kind = ValueKind::kFile,
+           .help = "shapes chosen beforehand (nibble.shapes/1)"}};
+}
+
+std::vector<OptionDef> run_options() {
+  return {{.name = "--threads",
+           .value = "N",
+           .kind = ValueKind::kInteger,
+           .help = "threads",
+           .default_text = "the processors of this process"},
+          {.name = "--cold", .help = "weights come from memory in every run (the default)"},
+          {.name = "--hot", .help = "weights stay in the caches where they fit"},
+          {.name = "--seconds",
+           .value = "S",
+           .kind = ValueKind::kNumber,
+           .help = "most time for a row, unless its interval is narrow sooner",
+           .default_text = "1"},
+          {.name = "--isa",
+           .value = "NAME",
+           .kind = ValueKind::kChoice,
+           .help = "instructions of the kernels",
+           .default_text = "the best that this processor has",
+           .choices = {"portable", "avx2", "avx512"}},
+          {.name = "--seed",
+           .value = "N",
+           .kind = ValueKind::kInteger,
+           .help = "seed of weights, activations and routing",
+           .default_text = "1"},
+          {.name = "--csv", .help = "print the rows as comma-separated values"}};
+}
+
+}  // namespace
+
+CommandDef bench_command() {
+  std::vector<OptionDef> options = shape_options();
+  for (OptionDef& option : run_options()) options.push_back(std::move(option));
+  return {
+      .name = "bench",
+      .summary = "what this machine can do at most, and how near the kernels come to it",
+      .description =
+          "Measures the roofs of this processor (read bandwidth, multiply rates by width) and "
+          "holds "
+          "the 4-bit kernels against them. Without arguments: the roofs and a small table, in less "
+          "than a minute. \"roof\" measures the roofs for every number of threads, \"gemm\" "
+          "products, \"moe\" whole mixture-of-experts layers.\n\n"
+          "Each kernel is checked against a double-precision reference before it is timed. Runs "
+          "alternate with the roof, so that both see the same machine; the median of the pairs is "
+          "reported with its 95 % interval. A row above 100 % of its roof is an error (status 1). "
+          "The roofs are kept under the XDG cache for \"analyze --machine this\".",
+      .options = std::move(options),
+      .examples = {{"nibble bench", "roofs and a first table"},
+                   {"nibble bench roof", "roofs for every number of threads"},
+                   {"nibble bench gemm --model glm-5-nvfp4 --tp 8 --tokens 1,8,64",
+                    "the matrices of GLM-5 on one of eight ranks"},
+                   {"nibble bench moe --experts 32 --top-k 4 --n 768 --k 2048 --activations int8",
+                    "a whole layer"}},
+      .run = run,
+      .operands = {{.name = "WHAT",
+                    .value = "WHAT",
+                    .kind = ValueKind::kChoice,
+                    .help = "what to measure",
+                    .default_text = "roofs and a small table",
+                    .choices = {"roof", "gemm", "moe"}}}};
+}
+
+}  // namespace nibble::cli
