@@ -107,6 +107,13 @@ class IntegerUnit {
     }
   }
 
+  // Beyond the end of a tile the same tile of the next unit comes.
+  std::size_t ahead_bytes(std::int64_t group) const {
+    const std::size_t ahead = kAheadGroups * kGroupBytes;
+    if (group + kAheadGroups < groups_) return ahead;
+    return ahead + (kUnitTiles - 1) * GemmAccess::tile_bytes(params_.weights);
+  }
+
   // Streams first .. of `streams`, at most a block of them.
   void multiply(int first, int streams, std::int64_t group, int groups) {
     const int count = std::min(kBlockStreams, streams - first);
@@ -115,9 +122,34 @@ class IntegerUnit {
                                 .tile_bytes = GemmAccess::tile_bytes(params_.weights),
                                 .tiles = unit_.tiles,
                                 .groups = groups,
+                                .ahead_bytes = ahead_bytes(group),
                                 .sums = scratch_.sums[0][first]};
     for (int at = 0; at < count; ++at) arguments.streams[at] = streams_[first + at] + group;
+    request_next(first, streams, group);
     loops(streams)[static_cast<std::size_t>(count - 1)](arguments);
+  }
+
+  // Activations and sums of many streams come from the outer caches: those of the next block are
+  // requested while a block is worked on.
+  void request_next(int first, int streams, std::int64_t group) const {
+    constexpr std::size_t kChunkBytes = kChunkGroups * sizeof(ActivationGroup);
+    if (streams <= kBlockStreams) return;
+    const bool next_chunk = first + kBlockStreams >= streams;
+    const int from = next_chunk ? 0 : first + kBlockStreams;
+    const std::int64_t at = next_chunk ? group + kChunkGroups : group;
+    if (at >= groups_) return;
+    for (int stream = from; stream < std::min(streams, from + kBlockStreams); ++stream) {
+      request(streams_[stream] + at, kChunkBytes);
+      for (int tile = 0; tile < unit_.tiles; ++tile) {
+        request(scratch_.sums[tile][stream], sizeof(scratch_.sums[tile][stream]));
+      }
+    }
+  }
+
+  static void request(const void* memory, std::size_t bytes) {
+    constexpr std::size_t kLine = 64;
+    const auto* const begin = static_cast<const std::byte*>(memory);
+    for (std::size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(begin + at);
   }
 
   const IntegerKernel::Multiply& loops(int streams) const {
@@ -272,16 +304,22 @@ void check(const GemmParams& params) {
 
 void gemm(const GemmParams& params, ThreadPool& pool) {
   check(params);
-  WorkQueue queue(Units(params).count());
+  const std::int64_t count = Units(params).count();
+  // Many units: a thread takes some in a row. Few: one, so that all threads end together.
+  const std::int64_t task = count >= 16 * kTaskUnits * pool.threads() ? kTaskUnits : 1;
+  WorkQueue queue((count + task - 1) / task);
   pool.run([&](int) {
     Units units(params);
     Scratch scratch;
-    while (const auto number = queue.next()) {
-      const Unit unit = units.at(*number);
-      if (params.weights.format() == Format::kBf16) {
-        bf16_unit(params, unit);
-      } else {
-        IntegerUnit(params, unit, scratch).run();
+    while (const auto taken = queue.next()) {
+      const std::int64_t end = std::min(count, (*taken + 1) * task);
+      for (std::int64_t number = *taken * task; number < end; ++number) {
+        const Unit unit = units.at(number);
+        if (params.weights.format() == Format::kBf16) {
+          bf16_unit(params, unit);
+        } else {
+          IntegerUnit(params, unit, scratch).run();
+        }
       }
     }
   });

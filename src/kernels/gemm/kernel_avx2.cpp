@@ -12,10 +12,6 @@
 namespace nibble {
 namespace {
 
-// Bytes of the codes that are requested ahead: a chunk of the same tile, which is needed when the
-// other three tiles of the unit have been worked on.
-constexpr int kPrefetchBytes = 8 * kGroupBytes;
-
 NIBBLE_AVX2 inline __m256i load(const void* at) {
   return _mm256_load_si256(static_cast<const __m256i*>(at));
 }
@@ -53,19 +49,19 @@ NIBBLE_AVX2 inline StepWeights unpack_step(const std::byte* codes) {
   return {_mm256_shuffle_epi8(stored, low), _mm256_shuffle_epi8(stored, high)};
 }
 
-NIBBLE_AVX2 inline void prefetch_group(const std::byte* group) {
-  for (int line = 0; line < kGroupBytes; line += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchBytes + line, _MM_HINT_NTA);
-  }
+// Requests a line of weights, which are read once.
+NIBBLE_AVX2 inline void request(const std::byte* at) {
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_NTA);
 }
 
 NIBBLE_AVX2 void unpack(const std::byte* tile, int groups, Panel& panel) {
   for (int at = 0; at < groups; ++at, tile += kGroupBytes) {
-    prefetch_group(tile);
     auto* const weights = reinterpret_cast<__m256i*>(panel.weights[at]);
 #pragma GCC unroll 8
     for (int step = 0; step < kSteps; ++step) {
-      const StepWeights unpacked = unpack_step(tile + 32 * step);
+      const std::byte* const codes = tile + 32 * step;
+      if (step % 2 == 0) request(codes + kAheadGroups * kGroupBytes);
+      const StepWeights unpacked = unpack_step(codes);
       _mm256_store_si256(weights + 2 * step, unpacked.rows0);
       _mm256_store_si256(weights + 2 * step + 1, unpacked.rows8);
     }
@@ -88,20 +84,24 @@ struct FromPanel {
     const auto* const scales = reinterpret_cast<const __m256i*>(panel->scales[group]);
     return {load(scales), load(scales + 1)};
   }
-  NIBBLE_AVX2 void prefetch(int) const {}
 };
 
+// Requests stand between the products, a line each two steps: five of them in a row wait for each
+// other, and what follows for them.
 struct FromTile {
   const std::byte* tile;
+  std::size_t ahead_bytes;
 
   NIBBLE_AVX2 StepWeights step(int group, int step) const {
-    return unpack_step(tile + group * kGroupBytes + 32 * step);
+    const std::byte* const codes = tile + group * kGroupBytes + 32 * step;
+    if (step % 2 == 0) request(codes + ahead_bytes);
+    return unpack_step(codes);
   }
   NIBBLE_AVX2 StepWeights scales(int group) const {
     const std::byte* const bytes = tile + group * kGroupBytes + kCodeBytes;
+    request(bytes + ahead_bytes);
     return {unpack_scales(bytes), unpack_scales(bytes + 16)};
   }
-  NIBBLE_AVX2 void prefetch(int group) const { prefetch_group(tile + group * kGroupBytes); }
 };
 
 NIBBLE_AVX2 inline __m256i broadcast(const void* word) {
@@ -141,7 +141,6 @@ template <int kStreams, bool kTwoScales, class Weights>
   float* const sums = arguments.sums_of(tile, 0);
   const int groups = arguments.groups;
   for (int at = 0; at < groups; ++at) {
-    weights.prefetch(at);
     __m256i top[kStreams];
     __m256i bottom[kStreams];
 #pragma GCC unroll 4
@@ -184,7 +183,8 @@ NIBBLE_AVX2 void multiply(const MultiplyArguments& arguments) {
 template <int kStreams, bool kTwoScales>
 NIBBLE_AVX2 void multiply_packed(const MultiplyArguments& arguments) {
   for (int tile = 0; tile < arguments.tiles; ++tile) {
-    multiply_tile<kStreams, kTwoScales>(FromTile{arguments.packed_tile(tile)}, tile, arguments);
+    multiply_tile<kStreams, kTwoScales>(
+        FromTile{arguments.packed_tile(tile), arguments.ahead_bytes}, tile, arguments);
   }
 }
 

@@ -11,9 +11,6 @@
 namespace nibble {
 namespace {
 
-// As in kernel_avx2.cpp: a chunk of the same tile.
-constexpr int kPrefetchBytes = 8 * kGroupBytes;
-
 // 32 scale bytes of 16 rows -> 32 integers m << e.
 NIBBLE_AVX512 inline __m512i unpack_scales(const std::byte* bytes) {
   const __m256i loaded = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
@@ -38,19 +35,19 @@ NIBBLE_AVX512 inline StepWeights unpack_steps(const std::byte* codes) {
   return {_mm512_shuffle_epi8(stored, low), _mm512_shuffle_epi8(stored, high)};
 }
 
-NIBBLE_AVX512 inline void prefetch_group(const std::byte* group) {
-  for (int line = 0; line < kGroupBytes; line += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(group) + kPrefetchBytes + line, _MM_HINT_NTA);
-  }
+// Requests a line of weights, which are read once.
+NIBBLE_AVX512 inline void request(const std::byte* at) {
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_NTA);
 }
 
 NIBBLE_AVX512 void unpack(const std::byte* tile, int groups, Panel& panel) {
   for (int at = 0; at < groups; ++at, tile += kGroupBytes) {
-    prefetch_group(tile);
     std::uint8_t* const weights = panel.weights[at];
 #pragma GCC unroll 4
     for (int step = 0; step < kSteps / 2; ++step) {
-      const StepWeights unpacked = unpack_steps(tile + 64 * step);
+      const std::byte* const codes = tile + 64 * step;
+      request(codes + kAheadGroups * kGroupBytes);
+      const StepWeights unpacked = unpack_steps(codes);
       _mm512_store_si512(weights + 64 * step, unpacked.first);
       _mm512_store_si512(weights + 64 * (step + kSteps / 2), unpacked.second);
     }
@@ -68,19 +65,22 @@ struct FromPanel {
             _mm512_load_si512(weights + 64 * (step + kSteps / 2))};
   }
   NIBBLE_AVX512 __m512i scales(int group) const { return _mm512_load_si512(panel.scales[group]); }
-  NIBBLE_AVX512 void prefetch(int) const {}
 };
 
 struct FromTile {
   const std::byte* tile;
+  std::size_t ahead_bytes;
 
   NIBBLE_AVX512 StepWeights steps(int group, int step) const {
-    return unpack_steps(tile + group * kGroupBytes + 64 * step);
+    const std::byte* const codes = tile + group * kGroupBytes + 64 * step;
+    request(codes + ahead_bytes);
+    return unpack_steps(codes);
   }
   NIBBLE_AVX512 __m512i scales(int group) const {
-    return unpack_scales(tile + group * kGroupBytes + kCodeBytes);
+    const std::byte* const bytes = tile + group * kGroupBytes + kCodeBytes;
+    request(bytes + ahead_bytes);
+    return unpack_scales(bytes);
   }
-  NIBBLE_AVX512 void prefetch(int group) const { prefetch_group(tile + group * kGroupBytes); }
 };
 
 NIBBLE_AVX512 inline __m512i broadcast(const void* word) {
@@ -119,7 +119,6 @@ template <int kTiles, int kStreams, bool kTwoScales, class Weights>
     __m512i second[kTiles][kStreams];
 #pragma GCC unroll 2
     for (int tile = 0; tile < kTiles; ++tile) {
-      weights[tile].prefetch(at);
 #pragma GCC unroll 4
       for (int stream = 0; stream < kStreams; ++stream) {
         first[tile][stream] = broadcast(&arguments.streams[stream][at].correction[0]);
@@ -173,11 +172,12 @@ template <int kStreams, bool kTwoScales>
 NIBBLE_AVX512 void multiply_packed(const MultiplyArguments& arguments) {
   int tile = 0;
   for (; tile + 1 < arguments.tiles; tile += 2) {
-    const FromTile pair[] = {{arguments.packed_tile(tile)}, {arguments.packed_tile(tile + 1)}};
+    const FromTile pair[] = {{arguments.packed_tile(tile), arguments.ahead_bytes},
+                             {arguments.packed_tile(tile + 1), arguments.ahead_bytes}};
     multiply_tiles<2, kStreams, kTwoScales>(pair, tile, arguments);
   }
   if (tile < arguments.tiles) {
-    const FromTile last[] = {{arguments.packed_tile(tile)}};
+    const FromTile last[] = {{arguments.packed_tile(tile), arguments.ahead_bytes}};
     multiply_tiles<1, kStreams, kTwoScales>(last, tile, arguments);
   }
 }

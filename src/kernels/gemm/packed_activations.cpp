@@ -1,8 +1,9 @@
 #include "kernels/gemm/packed_activations.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/check.h"
@@ -15,51 +16,42 @@ namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// Where column `at` of a group stands in ActivationGroup::values.
-constexpr std::array<std::uint8_t, kGroupColumns> places(Isa isa) {
-  std::array<std::uint8_t, kGroupColumns> place = {};
-  for (int step = 0; step < kSteps; ++step) {
-    for (int i = 0; i < 4; ++i) {
-      place[static_cast<std::size_t>(column_of(isa, step, i))] =
-          static_cast<std::uint8_t>(4 * step + i);
-    }
-  }
-  return place;
-}
-
-constexpr auto kPairPlaces = places(Isa::kAvx2);
-constexpr auto kQuadPlaces = places(Isa::kAvx512);
-
 // What of a stored weight is not the weight (kCodeZero), times the activations of each block.
 void write_values(const std::int32_t (&values)[kGroupColumns], Isa isa, ActivationGroup& group) {
-  const auto& place = isa == Isa::kAvx512 ? kQuadPlaces : kPairPlaces;
+  std::int8_t bytes[kGroupColumns];
   std::int32_t sums[2] = {};
-  for (std::size_t at = 0; at < kGroupColumns; ++at) {
-    group.values[place[at]] = static_cast<std::int8_t>(values[at]);
-    sums[at / kBlockColumns] += values[at];
+  for (std::size_t at = 0; at < kBlockColumns; ++at) {
+    bytes[at] = static_cast<std::int8_t>(values[at]);
+    bytes[kBlockColumns + at] = static_cast<std::int8_t>(values[kBlockColumns + at]);
+    sums[0] += values[at];
+    sums[1] += values[kBlockColumns + at];
   }
   const std::int32_t first = -kCodeZero * sums[0];
   const std::int32_t second = -kCodeZero * sums[1];
-  if (isa == Isa::kAvx512) {
+  if (isa == Isa::kAvx512) {  // columns in their order
+    std::memcpy(group.values, bytes, kGroupColumns);
     group.correction[0] = first;
     group.correction[1] = second;
-  } else {
-    const std::uint32_t lanes =
-        (static_cast<std::uint32_t>(first) & 0xffffU) | static_cast<std::uint32_t>(second) << 16;
-    group.correction[0] = static_cast<std::int32_t>(lanes);
-    group.correction[1] = 0;
+    return;
   }
+  for (std::size_t step = 0; step < kSteps; ++step) {  // two columns of each block in turn
+    std::memcpy(group.values + 4 * step, bytes + 2 * step, 2);
+    std::memcpy(group.values + 4 * step + 2, bytes + kBlockColumns + 2 * step, 2);
+  }
+  const std::uint32_t lanes =
+      (static_cast<std::uint32_t>(first) & 0xffffU) | static_cast<std::uint32_t>(second) << 16;
+  group.correction[0] = static_cast<std::int32_t>(lanes);
+  group.correction[1] = 0;
 }
 
-// The largest magnitude; NaN when a value is not finite.
+// The largest magnitude; NaN when a value is not finite. As integers, which order as magnitudes do,
+// so that the compiler may look at four at a time.
 float largest_magnitude(const float (&x)[kGroupColumns]) {
-  float largest = 0;
-  float poison = 0;  // 0 x anything finite is 0, and NaN otherwise
+  std::uint32_t largest = 0;
   for (const float value : x) {
-    largest = std::max(largest, std::fabs(value));
-    poison += value * 0.0F;
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
   }
-  return largest + poison;
+  return largest < 0x7f800000U ? std::bit_cast<float>(largest) : kNaN;
 }
 
 // To the nearest whole number, ties to even, for |x| < 2^22: the sum has no bits behind the point.
@@ -73,16 +65,20 @@ void quantize_int8(const float (&x)[kGroupColumns], Isa isa, ActivationGroup& gr
   constexpr float kSmallest = 1e-34F;  // below, 1 / scale would not be finite
   const float largest = largest_magnitude(x);
   std::int32_t values[kGroupColumns] = {};
-  float scale = 0;
-  if (!(largest < std::numeric_limits<float>::infinity())) {
-    scale = kNaN;
-  } else if (largest >= kSmallest) {
+  float scale = std::isnan(largest) ? kNaN : 0.0F;
+  if (largest >= kSmallest) {
     scale = largest / 127.0F;
     const float inverse = 127.0F / largest;
     for (std::size_t at = 0; at < kGroupColumns; ++at) values[at] = round_whole(x[at] * inverse);
   }
   write_values(values, isa, group);
   group.scale[0] = group.scale[1] = scale;
+}
+
+// float_to_bf16 for what is finite, without a branch.
+float round_to_bf16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::bit_cast<float>((bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U);
 }
 
 // One group of bf16 as whole numbers below 2^14 in units of a power of two, q = 256 high + low. A
@@ -92,16 +88,13 @@ void quantize_bf16(const float (&x)[kGroupColumns], Isa isa, ActivationGroup& hi
                    ActivationGroup& low) {
   constexpr int kSmallestExponent = -100;  // below, the unit would not be a normal fp32
   float rounded[kGroupColumns];
-  for (std::size_t at = 0; at < kGroupColumns; ++at) {
-    rounded[at] = bf16_to_float(float_to_bf16(x[at]));
-  }
-  const float largest = largest_magnitude(rounded);
+  for (std::size_t at = 0; at < kGroupColumns; ++at) rounded[at] = round_to_bf16(x[at]);
+  // Rounding may have made an infinity of a large value, or a number of a NaN.
+  const float largest = std::isnan(largest_magnitude(x)) ? kNaN : largest_magnitude(rounded);
   std::int32_t highs[kGroupColumns] = {};
   std::int32_t lows[kGroupColumns] = {};
-  float unit = 0;
-  if (!(largest < std::numeric_limits<float>::infinity())) {
-    unit = kNaN;
-  } else if (largest > 0 && std::ilogb(largest) >= kSmallestExponent) {
+  float unit = std::isnan(largest) ? kNaN : 0.0F;
+  if (largest > 0 && std::ilogb(largest) >= kSmallestExponent) {
     const int exponent = std::ilogb(largest) - 13;
     unit = std::ldexp(1.0F, exponent);
     const float inverse = std::ldexp(1.0F, -exponent);
@@ -130,7 +123,7 @@ void quantize_nvfp4(const float (&x)[kGroupColumns], float factor, Isa isa,
     values[at] = static_cast<std::int32_t>(2 * e2m1_to_float(code));
   }
   write_values(values, isa, group);
-  const bool finite = largest_magnitude(x) < std::numeric_limits<float>::infinity();
+  const bool finite = !std::isnan(largest_magnitude(x));
   for (int block = 0; block < 2; ++block) {
     group.scale[block] = finite ? 0.5F * e4m3_to_float(scales[block]) : kNaN;
   }
