@@ -35,6 +35,7 @@ test: format-check build ## build and run every test that needs no GPU
 	@ctest --preset release
 
 oracle: ## make the golden files of the tests anew with numpy and others; fail when they differ
+	@tools/setup.sh oracle
 	@tools/oracle.sh check
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer

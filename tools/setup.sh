@@ -4,6 +4,7 @@
 #   tools/setup.sh build   what building the program takes
 #   tools/setup.sh test    and what the tests take
 #   tools/setup.sh fuzz    and what coverage-guided fuzzing takes
+#   tools/setup.sh oracle  and what making the golden files anew takes
 set -euo pipefail
 
 build_packages=(
@@ -19,13 +20,15 @@ test_packages=(
 )
 
 fuzz_packages=(clang-14 libclang-rt-14-dev)
+oracle_packages=(python3 python3-venv)
 
 case ${1:-} in
   build) packages=("${build_packages[@]}") ;;
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   fuzz) packages=("${build_packages[@]}" "${fuzz_packages[@]}") ;;
+  oracle) packages=("${oracle_packages[@]}") ;;
   *)
-    echo "tools/setup.sh: give build, test or fuzz" >&2
+    echo "tools/setup.sh: give build, test, fuzz or oracle" >&2
     exit 2
     ;;
 esac

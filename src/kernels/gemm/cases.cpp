@@ -13,6 +13,7 @@ std::span<const GemmCase> gemm_cases() {
       GemmCase{.name = "ragged", .n = 37, .k = 90, .tokens = 3},
       GemmCase{.name = "k not a multiple of the group", .n = 64, .k = 48, .tokens = 5},
       GemmCase{.name = "k beyond a chunk", .n = 20, .k = 272, .tokens = 4},
+      GemmCase{.name = "the most streams in passing", .n = 100, .k = 320, .tokens = 8},
       GemmCase{.name = "more tokens than a pass", .n = 16, .k = 64, .tokens = 131},
       GemmCase{.name = "two experts", .experts = 2, .n = 24, .k = 96, .tokens = 7},
       GemmCase{.name = "experts left empty", .experts = 9, .n = 16, .k = 64, .tokens = 2},

@@ -75,13 +75,15 @@ class IntegerUnit {
     for (int tile = 0; tile < unit_.tiles; ++tile) {
       std::fill_n(scratch_.sums[tile][0], streams * kTileRows, 0.0F);
     }
-    const bool packed = streams <= kBlockStreams;
+    const bool packed = streams <= kernel_.packed_streams;
     const int chunk_groups = packed ? kPackedGroups : kChunkGroups;
+    const int block = packed ? streams : kBlockStreams;
     for (std::int64_t group = 0; group < groups_; group += chunk_groups) {
       const auto count = static_cast<int>(std::min<std::int64_t>(chunk_groups, groups_ - group));
       if (!packed) unpack(group, count);
-      for (int first = 0; first < streams; first += kBlockStreams) {
-        multiply(first, streams, group, count);
+      for (int first = 0; first < streams; first += block) {
+        if (!packed) request_next(first, streams, group);
+        multiply(first, std::min(block, streams - first), packed, group, count);
       }
     }
     add_residuals(streams);
@@ -106,9 +108,8 @@ class IntegerUnit {
     return ahead + (kUnitTiles - 1) * GemmAccess::tile_bytes(params_.weights);
   }
 
-  // Streams first .. of `streams`, at most a block of them.
-  void multiply(int first, int streams, std::int64_t group, int groups) {
-    const int count = std::min(kBlockStreams, streams - first);
+  // Streams first .. first + count - 1.
+  void multiply(int first, int count, bool packed, std::int64_t group, int groups) {
     MultiplyArguments arguments{.panels = scratch_.panels,
                                 .packed = chunk(0, group),
                                 .tile_bytes = GemmAccess::tile_bytes(params_.weights),
@@ -117,15 +118,13 @@ class IntegerUnit {
                                 .ahead_bytes = ahead_bytes(group),
                                 .sums = scratch_.sums[0][first]};
     for (int at = 0; at < count; ++at) arguments.streams[at] = streams_[first + at] + group;
-    request_next(first, streams, group);
-    loops(streams)[static_cast<std::size_t>(count - 1)](arguments);
+    loop(packed, count)(arguments);
   }
 
   // Activations and sums of many streams come from the outer caches: those of the next block are
   // requested while a block is worked on.
   void request_next(int first, int streams, std::int64_t group) const {
     constexpr std::size_t kChunkBytes = kChunkGroups * sizeof(ActivationGroup);
-    if (streams <= kBlockStreams) return;
     const bool next_chunk = first + kBlockStreams >= streams;
     const int from = next_chunk ? 0 : first + kBlockStreams;
     const std::int64_t at = next_chunk ? group + kChunkGroups : group;
@@ -144,10 +143,11 @@ class IntegerUnit {
     for (std::size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(begin + at);
   }
 
-  const IntegerKernel::Multiply& loops(int streams) const {
+  IntegerKernel::Multiply loop(bool packed, int streams) const {
+    const auto at = static_cast<std::size_t>(streams - 1);
     const bool two_scales = params_.activations.format() == Format::kNvfp4;
-    if (streams > kBlockStreams) return two_scales ? kernel_.two_scales : kernel_.one_scale;
-    return two_scales ? kernel_.packed_two_scales : kernel_.packed_one_scale;
+    if (packed) return two_scales ? kernel_.packed_two_scales[at] : kernel_.packed_one_scale[at];
+    return two_scales ? kernel_.two_scales[at] : kernel_.one_scale[at];
   }
 
   void add_residuals(int streams) {

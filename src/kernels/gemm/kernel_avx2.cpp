@@ -227,6 +227,7 @@ const IntegerKernel kAvx2IntegerKernel = {
     unpack,
     {multiply<1, false>, multiply<2, false>, multiply<3, false>, multiply<4, false>},
     {multiply<1, true>, multiply<2, true>, multiply<3, true>, multiply<4, true>},
+    kBlockStreams,
     {multiply_packed<1, false>, multiply_packed<2, false>, multiply_packed<3, false>,
      multiply_packed<4, false>},
     {multiply_packed<1, true>, multiply_packed<2, true>, multiply_packed<3, true>,

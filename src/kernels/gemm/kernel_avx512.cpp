@@ -120,7 +120,7 @@ template <int kTiles, int kStreams, bool kTwoScales, class Weights>
     __m512i second[kTiles][kStreams];
 #pragma GCC unroll 2
     for (int tile = 0; tile < kTiles; ++tile) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int stream = 0; stream < kStreams; ++stream) {
         first[tile][stream] = broadcast(&arguments.streams[stream][at].correction[0]);
         second[tile][stream] = broadcast(&arguments.streams[stream][at].correction[1]);
@@ -131,7 +131,7 @@ template <int kTiles, int kStreams, bool kTwoScales, class Weights>
       StepWeights rows[kTiles];
 #pragma GCC unroll 2
       for (int tile = 0; tile < kTiles; ++tile) rows[tile] = weights[tile].steps(at, step);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int stream = 0; stream < kStreams; ++stream) {
         const std::int8_t* const values = arguments.streams[stream][at].values;
         const __m512i low = broadcast(values + 4 * step);
@@ -146,7 +146,7 @@ template <int kTiles, int kStreams, bool kTwoScales, class Weights>
 #pragma GCC unroll 2
     for (int tile = 0; tile < kTiles; ++tile) {
       const __m512i scales = weights[tile].scales(at);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int stream = 0; stream < kStreams; ++stream) {
         add_scaled<kTwoScales>(arguments.sums_of(first_tile + tile, stream), first[tile][stream],
                                second[tile][stream], scales, arguments.streams[stream][at]);
@@ -169,17 +169,22 @@ NIBBLE_AVX512 void multiply(const MultiplyArguments& arguments) {
   }
 }
 
+// Two tiles times more than four streams would need more sums than there are registers; one tile
+// times eight broadcasts no more for its products.
 template <int kStreams, bool kTwoScales>
 NIBBLE_AVX512 void multiply_packed(const MultiplyArguments& arguments) {
+  const std::size_t ahead = arguments.ahead_bytes;
   int tile = 0;
-  for (; tile + 1 < arguments.tiles; tile += 2) {
-    const FromTile pair[] = {{arguments.packed_tile(tile), arguments.ahead_bytes},
-                             {arguments.packed_tile(tile + 1), arguments.ahead_bytes}};
-    multiply_tiles<2, kStreams, kTwoScales>(pair, tile, arguments);
+  if constexpr (kStreams <= kBlockStreams) {
+    for (; tile + 1 < arguments.tiles; tile += 2) {
+      const FromTile pair[] = {{arguments.packed_tile(tile), ahead},
+                               {arguments.packed_tile(tile + 1), ahead}};
+      multiply_tiles<2, kStreams, kTwoScales>(pair, tile, arguments);
+    }
   }
-  if (tile < arguments.tiles) {
-    const FromTile last[] = {{arguments.packed_tile(tile), arguments.ahead_bytes}};
-    multiply_tiles<1, kStreams, kTwoScales>(last, tile, arguments);
+  for (; tile < arguments.tiles; ++tile) {
+    const FromTile one[] = {{arguments.packed_tile(tile), ahead}};
+    multiply_tiles<1, kStreams, kTwoScales>(one, tile, arguments);
   }
 }
 
@@ -211,10 +216,13 @@ const IntegerKernel kAvx512IntegerKernel = {
     unpack,
     {multiply<1, false>, multiply<2, false>, multiply<3, false>, multiply<4, false>},
     {multiply<1, true>, multiply<2, true>, multiply<3, true>, multiply<4, true>},
+    kMostStreams,
     {multiply_packed<1, false>, multiply_packed<2, false>, multiply_packed<3, false>,
-     multiply_packed<4, false>},
+     multiply_packed<4, false>, multiply_packed<5, false>, multiply_packed<6, false>,
+     multiply_packed<7, false>, multiply_packed<8, false>},
     {multiply_packed<1, true>, multiply_packed<2, true>, multiply_packed<3, true>,
-     multiply_packed<4, true>}};
+     multiply_packed<4, true>, multiply_packed<5, true>, multiply_packed<6, true>,
+     multiply_packed<7, true>, multiply_packed<8, true>}};
 const Bf16Kernel kAvx512Bf16Kernel = {multiply_bf16<1>, multiply_bf16<2>, multiply_bf16<3>,
                                       multiply_bf16<4>};
 

@@ -55,6 +55,7 @@ inline constexpr int kTaskUnits = 4;    // taken at once where there are many: t
 // L2 of 512 KB while the units of an expert go by, and the sums of a unit are 8 KB.
 inline constexpr int kPassStreams = 32;
 inline constexpr int kBlockStreams = 4;  // two registers of weights x 4 streams: 8 sums of 16
+inline constexpr int kMostStreams = 8;   // in passing, where there are 32 registers
 
 // One group of one stream. A stream is a row of activations, or one of the two halves of a row of
 // 16-bit integers.
@@ -81,7 +82,7 @@ struct MultiplyArguments {
   int tiles = 0;                      // <= kUnitTiles
   int groups = 0;                     // <= kChunkGroups
   std::size_t ahead_bytes = 0;        // packed weights are requested so much before their use
-  const ActivationGroup* streams[kBlockStreams] = {};  // of the chunk
+  const ActivationGroup* streams[kMostStreams] = {};  // of the chunk
   float* sums = nullptr;  // [tile][kPassStreams][kTileRows], from the first stream; added to
 
   float* sums_of(int tile, int stream) const {
@@ -94,15 +95,16 @@ struct MultiplyArguments {
 
 // The loops of one instruction set; entry s - 1 of each takes s streams. `one_scale` activations
 // have equal scales in both halves of a group, `two_scales` have not (NVFP4). `packed` ones unpack
-// the weights in passing, for when one block of streams is all that there is.
+// the weights in passing, for when no more than `packed_streams` are all that there is.
 struct IntegerKernel {
   using Unpack = void (*)(const std::byte* tile, int groups, Panel& panel);
-  using Multiply = std::array<void (*)(const MultiplyArguments&), kBlockStreams>;
+  using Multiply = void (*)(const MultiplyArguments&);
   Unpack unpack = nullptr;
-  Multiply one_scale = {};
-  Multiply two_scales = {};
-  Multiply packed_one_scale = {};
-  Multiply packed_two_scales = {};
+  std::array<Multiply, kBlockStreams> one_scale = {};
+  std::array<Multiply, kBlockStreams> two_scales = {};
+  int packed_streams = kBlockStreams;
+  std::array<Multiply, kMostStreams> packed_one_scale = {};
+  std::array<Multiply, kMostStreams> packed_two_scales = {};
 };
 const IntegerKernel& integer_kernel(Isa isa);
 
