@@ -137,6 +137,20 @@ bool is_zero_width(char32_t point) {
   });
 }
 
+// Format characters are not seen and change what is: they turn the direction of the text around
+// them (U+202E), hide, or break the line. Unicode's category Cf, and U+2028 and U+2029.
+bool is_format(char32_t point) {
+  static constexpr std::pair<char32_t, char32_t> kRanges[] = {
+      {0x00AD, 0x00AD},   {0x0600, 0x0605},   {0x061C, 0x061C},   {0x06DD, 0x06DD},
+      {0x070F, 0x070F},   {0x0890, 0x0891},   {0x08E2, 0x08E2},   {0x180E, 0x180E},
+      {0x200B, 0x200F},   {0x2028, 0x202E},   {0x2060, 0x206F},   {0xFEFF, 0xFEFF},
+      {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD}, {0x110CD, 0x110CD}, {0x13430, 0x1343F},
+      {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE007F}};
+  return std::any_of(std::begin(kRanges), std::end(kRanges), [point](const auto& range) {
+    return range.first <= point && point <= range.second;
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -180,7 +194,8 @@ std::string printable(std::string_view text, std::size_t most) {
     const char32_t point = decode(text, index, length);
     const bool control = point < 0x20 || (point >= 0x7F && point < 0xA0);
     const bool broken = point == U'\uFFFD' && length < 3;
-    characters.emplace_back(control || broken ? "?" : text.substr(index, length));
+    characters.emplace_back(control || broken || is_format(point) ? "?"
+                                                                  : text.substr(index, length));
   }
   if (characters.size() > most) {
     constexpr std::size_t kEllipsis = 3;

@@ -16,8 +16,9 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 std::string_view trim(std::string_view text);  // without ASCII white space at both ends
 std::string to_lower(std::string_view text);   // ASCII letters only
 
-// Text from outside made safe to show: control characters become '?', and beyond `most` columns the
-// middle is replaced by "...".
+// Text from outside made safe to show: control characters, and format characters as those
+// that turn the direction of writing, become '?', and beyond `most` columns the middle is replaced
+// by "...".
 std::string printable(std::string_view text, std::size_t most = 120);
 
 // Insertions, deletions, replacements and swaps of neighbours (optimal string alignment), capped:

@@ -39,6 +39,18 @@ TEST(Printable, ReplacesWhatWouldMoveTheCursor) {
   EXPECT_EQ(printable("a\xFF\xE2\x82"), "a??");  // broken UTF-8: one '?' a broken piece
 }
 
+TEST(Printable, ReplacesWhatWouldTurnHideOrBreakTheText) {
+  // The characters of Unicode's Bidi_Control, the zero-width ones, the line separators, a tag.
+  for (const char* point :
+       {"\xD8\x9C", "\xE2\x80\x8E", "\xE2\x80\x8F", "\xE2\x80\xAA", "\xE2\x80\xAB", "\xE2\x80\xAC",
+        "\xE2\x80\xAD", "\xE2\x80\xAE", "\xE2\x81\xA6", "\xE2\x81\xA7", "\xE2\x81\xA8",
+        "\xE2\x81\xA9", "\xE2\x80\x8B", "\xE2\x81\xA0", "\xEF\xBB\xBF", "\xE2\x80\xA8",
+        "\xE2\x80\xA9", "\xC2\xAD", "\xF3\xA0\x81\x81"}) {
+    EXPECT_EQ(printable("a" + std::string(point) + "b"), "a?b");
+  }
+  EXPECT_EQ(printable("\xE2\x80\x94\xD7\x90"), "\xE2\x80\x94\xD7\x90");  // a dash, alef
+}
+
 TEST(Printable, ShortensInTheMiddle) {
   EXPECT_EQ(printable("0123456789", 10), "0123456789");
   EXPECT_EQ(printable("0123456789", 9), "012...789");  // 9 - 3 = 6: three at each end

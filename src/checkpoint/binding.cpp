@@ -1,13 +1,13 @@
 #include "checkpoint/binding.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <fmt/core.h>
 
 #include "base/text.h"
 #include "checkpoint/binding_parts.h"
+#include "checkpoint/elements.h"
 #include "checkpoint/expected.h"
-#include "formats/codec.h"
 
 namespace nibble {
 namespace {
@@ -66,6 +66,7 @@ class Binder {
   void place_leftovers();
   void ignore(const StoredTensor& tensor, std::string_view reason);
   void read_factors();
+  std::optional<float> scalar(const StoredTensor& tensor);
 
   const Checkpoint& checkpoint_;
   std::vector<bool> used_;
@@ -110,7 +111,8 @@ void Binder::missing(const std::string& name, bool mtp) {
 }
 
 void Binder::check_shape(const ExpectedMatrix& expected, const StoredMatrix& found) {
-  if (!found.sound && found.rows == 0) return;  // its shape could not be read: already a fault
+  // What of it does not fit together has been told; by which part to judge it nobody can say.
+  if (!found.sound) return;
   const bool packed_stack = found.copies > 0 && !found.loadable && found.format == Format::kNvfp4;
   if (packed_stack) return;  // which way round it is packed differs from tool to tool
   const bool upright = found.rows == expected.rows && found.columns == expected.columns;
@@ -235,7 +237,9 @@ void Binder::read_kv_scales() {
                             to_string(dtype), shape_text(tensor.info->shape)));
       continue;
     }
-    out_.kv_scales_.push_back({std::string(tensor.name()), read_scalar(checkpoint_, tensor)});
+    if (const std::optional<float> value = scalar(tensor)) {
+      out_.kv_scales_.push_back({std::string(tensor.name()), *value});
+    }
   }
 }
 
@@ -250,7 +254,7 @@ void Binder::ignore(const StoredTensor& tensor, std::string_view reason) {
   ++entry->tensors;
   entry->bytes += tensor.info->bytes();
   if (entry->examples.size() < FaultLog::kMostExamples) {
-    entry->examples.push_back(printable(tensor.name()));
+    entry->examples.push_back(example_of(tensor.name()));
   }
 }
 
@@ -261,7 +265,11 @@ void Binder::place_leftovers() {
     if (used_[number]) continue;
     const StoredTensor& tensor = checkpoint_.tensors()[number];
     const Region region = out_.regions_[number];
-    const std::string_view reason = reason_to_ignore(tensor.name(), region, tied);
+    const bool beyond =
+        region == Region::kMtp && is_beyond_layers(tensor.name(), *checkpoint_.model());
+    const std::string_view reason = beyond
+                                        ? "belongs to a layer beyond those that config.json names"
+                                        : reason_to_ignore(tensor.name(), region, tied);
     if (!reason.empty()) {
       ignore(tensor, reason);
     } else if (tensor.name().ends_with(".pre_quant_scale")) {
@@ -276,15 +284,29 @@ void Binder::place_leftovers() {
 
 void Binder::read_factors() {
   for (BoundMatrix& matrix : out_.matrices_) {
-    const StoredMatrix& stored = matrix.stored;
+    StoredMatrix& stored = matrix.stored;
     if (!stored.sound || !stored.loadable) continue;
-    if (stored.factor != nullptr) {
-      matrix.factor = stored.dialect->multiplier(read_scalar(checkpoint_, *stored.factor));
-    }
+    // Returns the multiplier. A number that is there and cannot be read has no default.
+    const auto read = [&](const StoredTensor& tensor, float& as_stored) -> std::optional<float> {
+      const std::optional<float> value = scalar(tensor);
+      if (!value) stored.sound = false;
+      if (!value) return std::nullopt;
+      as_stored = *value;
+      return stored.dialect->multiplier(*value);
+    };
+    if (stored.factor != nullptr) matrix.factor = read(*stored.factor, matrix.stored_factor);
     if (stored.input != nullptr && stored.format == Format::kNvfp4) {
-      matrix.input_scale = stored.dialect->multiplier(read_scalar(checkpoint_, *stored.input));
+      matrix.input_scale = read(*stored.input, matrix.stored_input);
     }
   }
+}
+
+// Nothing when the file no longer holds it: a fault of the file then.
+std::optional<float> Binder::scalar(const StoredTensor& tensor) {
+  const Result<float> value = read_scalar(checkpoint_, tensor);
+  if (value.ok()) return *value;
+  checkpoint_.note_unread(tensor, value.error(), log());
+  return std::nullopt;
 }
 
 Binding Binder::bind() {
@@ -293,6 +315,7 @@ Binding Binder::bind() {
   if (checkpoint_.model()) {
     expect();
     place_leftovers();
+    check_layers(checkpoint_, out_.regions_, log());
     compare_claims(checkpoint_.model()->quantization, out_.matrices_, log());
   }
   compare_activations(out_.matrices_, log());
@@ -331,18 +354,13 @@ std::optional<ExpertBinding> Binding::expert(std::size_t layer, std::int64_t exp
   return bound;
 }
 
-float read_scalar(const Checkpoint& checkpoint, const StoredTensor& tensor) {
-  NIBBLE_CHECK(tensor.info->elements() == 1);
-  const std::span<const std::byte> bytes = checkpoint.data(tensor);
-  if (tensor.info->dtype == Dtype::kBf16) {
-    std::uint16_t code = 0;
-    std::memcpy(&code, bytes.data(), sizeof(code));
-    return bf16_to_float(code);
-  }
-  NIBBLE_CHECK(tensor.info->dtype == Dtype::kF32);
-  float value = 0;
-  std::memcpy(&value, bytes.data(), sizeof(value));
-  return value;
+Result<float> read_scalar(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  const Dtype dtype = tensor.info->dtype;
+  NIBBLE_CHECK(tensor.info->elements() == 1 && (dtype == Dtype::kBf16 || dtype == Dtype::kF32));
+  std::array<std::byte, sizeof(float)> bytes = {};
+  const std::span<std::byte> out = std::span(bytes).first(tensor.info->bytes());
+  NIBBLE_RETURN_IF_ERROR(checkpoint.read(tensor, 0, out));
+  return element_at(dtype, out, 0);
 }
 
 }  // namespace nibble

@@ -23,11 +23,15 @@ struct BoundMatrix {
   StoredMatrix stored;
   Region region = Region::kOther;
   std::optional<ModuleFormat> claimed;  // nothing without a configuration
+  bool agrees = true;                   // the claim, in format and size of blocks
   bool expected = false;                // the configuration calls for it
   // Multipliers, read from the file. Nothing where the dialect has none or it is missing; a value
   // that cannot be used is a fault and still stands here.
   std::optional<float> factor;
   std::optional<float> input_scale;
+  // The same as they stand in the file.
+  float stored_factor = 0;
+  float stored_input = 0;
 };
 
 struct IgnoredTensors {
@@ -80,7 +84,7 @@ class Binding {
   FaultLog faults_;
 };
 
-// The fp32 (or bf16) number that a tensor of one element holds.
-float read_scalar(const Checkpoint& checkpoint, const StoredTensor& tensor);
+// The fp32 (or bf16) number that a tensor of one element holds; an error when it cannot be read.
+Result<float> read_scalar(const Checkpoint& checkpoint, const StoredTensor& tensor);
 
 }  // namespace nibble

@@ -12,6 +12,11 @@ namespace nibble {
 
 // Notes what is claimed of each matrix, and where it differs (binding_claims.cpp).
 void compare_claims(const Quantization& claims, std::vector<BoundMatrix>& matrices, FaultLog& log);
+// Whether a tensor belongs to a layer with a number that neither the layers nor the MTP layers of
+// the configuration have (binding_claims.cpp).
+bool is_beyond_layers(std::string_view tensor, const ModelSpec& model);
+// Warns of such layers. `regions` are the tensors'; the checkpoint has a model.
+void check_layers(const Checkpoint& checkpoint, const std::vector<Region>& regions, FaultLog& log);
 // NVFP4 activations need a scale: which matrices lack one (binding_claims.cpp).
 void compare_activations(const std::vector<BoundMatrix>& matrices, FaultLog& log);
 
@@ -26,8 +31,9 @@ struct ExpertRatio {
   double gate = 0;
   double up = 0;
 };
-// Warns of the experts of one layer whose ratio is more than 8 times off the median.
-void warn_of_outliers(const std::vector<ExpertRatio>& ratios, std::string_view sentence,
-                      FaultLog& log);
+// By the factors, of the experts of a layer that have two sound ones; the model has experts.
+std::vector<ExpertRatio> factor_ratios(const Binding& binding, std::size_t layer);
+// The names of the experts of one layer whose ratio is more than 8 times off the median.
+std::vector<const std::string*> outliers(const std::vector<ExpertRatio>& ratios);
 
 }  // namespace nibble

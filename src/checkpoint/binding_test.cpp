@@ -109,7 +109,8 @@ TEST_F(BindingTest, TensorsBeyondTheModelAreExtraOrIgnored) {
   more.bf16(kLayer + "self_attn.rotary_emb.inv_freq", {8});
   EXPECT_EQ(find_fault(bind(more).faults(), "extra-tensor")->examples,
             (std::vector<std::string>{kLayer + "mlp.mystery.weight"}));
-  EXPECT_EQ(fault_ids(binding_->faults()), "extra-tensor config-contradicts-header");
+  EXPECT_EQ(fault_ids(binding_->faults()),
+            "extra-tensor layer-not-configured config-contradicts-header");
   ASSERT_EQ(binding_->ignored().size(), 3U);
   std::uint64_t tensors = 0;
   for (const IgnoredTensors& ignored : binding_->ignored()) tensors += ignored.tensors;

@@ -28,7 +28,7 @@ class ValueChecks {
     log_.add(Severity::kError, id, where, sentence);
   }
   // Says what is wrong with a number that is no positive one; whether it said so.
-  bool refuse(const StoredTensor& tensor, float value, std::string_view what);
+  bool refuse(const StoredTensor& tensor, float stored, float value, std::string_view what);
   void check_factor(const BoundMatrix& matrix, bool mostly_large);
 
   const Binding& binding_;
@@ -44,8 +44,8 @@ std::string with_value(const StoredTensor& tensor, float value) {
   return fmt::format("{} = {}", tensor.name(), value);
 }
 
-bool ValueChecks::refuse(const StoredTensor& tensor, float value, std::string_view what) {
-  const float stored = read_scalar(binding_.checkpoint(), tensor);
+bool ValueChecks::refuse(const StoredTensor& tensor, float stored, float value,
+                         std::string_view what) {
   const std::string where = with_value(tensor, stored);
   if (std::isnan(stored) || std::isinf(stored)) {
     error(fmt::format("{}-not-finite", what), where,
@@ -69,8 +69,8 @@ bool ValueChecks::refuse(const StoredTensor& tensor, float value, std::string_vi
 void ValueChecks::check_factor(const BoundMatrix& matrix, bool mostly_large) {
   const StoredTensor& tensor = *matrix.stored.factor;
   const float factor = *matrix.factor;
-  if (refuse(tensor, factor, "factor")) return;
-  const std::string where = with_value(tensor, read_scalar(binding_.checkpoint(), tensor));
+  if (refuse(tensor, matrix.stored_factor, factor, "factor")) return;
+  const std::string where = with_value(tensor, matrix.stored_factor);
   if (is_too_large(factor) && mostly_large && !is_too_large(1 / factor)) {
     error(
         "reciprocal-factor", where,
@@ -105,10 +105,10 @@ void ValueChecks::check_inputs() {
   for (const BoundMatrix& matrix : binding_.matrices()) {
     if (!matrix.input_scale) continue;
     const StoredTensor& tensor = *matrix.stored.input;
-    if (refuse(tensor, *matrix.input_scale, "input-scale")) continue;
+    if (refuse(tensor, matrix.stored_input, *matrix.input_scale, "input-scale")) continue;
     if (!is_too_large(*matrix.input_scale)) continue;
     error(
-        "input-scale-out-of-range", with_value(tensor, read_scalar(binding_.checkpoint(), tensor)),
+        "input-scale-out-of-range", with_value(tensor, matrix.stored_input),
         fmt::format("would scale activations by more than 100; it may be the reciprocal of what {} "
                     "calls for",
                     matrix.stored.dialect->name));
@@ -130,30 +130,38 @@ void ValueChecks::check_gate_and_up() {
   const std::optional<ModelSpec>& model = binding_.checkpoint().model();
   if (!model || !model->moe) return;
   for (std::size_t layer = 0; layer < model->layers.size(); ++layer) {
-    std::vector<ExpertRatio> ratios;
-    for (std::int64_t number = 0; number < model->moe->experts; ++number) {
-      const std::optional<ExpertBinding> expert = binding_.expert(layer, number);
-      if (!expert || expert->gate == expert->up) continue;
-      const float gate = expert->gate->factor.value_or(0);
-      const float up = expert->up->factor.value_or(0);
-      if (!factor_fault(gate).empty() || !factor_fault(up).empty()) continue;  // told already
-      ratios.push_back({&expert->gate->stored.name, gate, up});
-      if (gate == up) continue;
-      log_.add(Severity::kInfo, "gate-up-factors-differ", expert->gate->stored.name,
+    const std::vector<ExpertRatio> ratios = factor_ratios(binding_, layer);
+    for (const ExpertRatio& ratio : ratios) {
+      if (ratio.gate == ratio.up) continue;
+      log_.add(Severity::kInfo, "gate-up-factors-differ", *ratio.name,
                "gate and up of this expert have factors of their own; nibble keeps both, an engine "
                "that takes one for both would be wrong");
     }
-    warn_of_outliers(ratios,
-                     "the ratio of gate's factor to up's is more than 8 times off that of the "
-                     "layer's other experts; one of them may have been changed after quantization",
-                     log_);
+    for (const std::string* name : outliers(ratios)) {
+      log_.add(Severity::kWarning, "gate-up-inconsistent", *name,
+               "the ratio of gate's factor to up's is more than 8 times off that of the layer's "
+               "other experts; one of them may have been changed after quantization");
+    }
   }
 }
 
 }  // namespace
 
-void warn_of_outliers(const std::vector<ExpertRatio>& ratios, std::string_view sentence,
-                      FaultLog& log) {
+std::vector<ExpertRatio> factor_ratios(const Binding& binding, std::size_t layer) {
+  std::vector<ExpertRatio> ratios;
+  const std::int64_t experts = binding.checkpoint().model()->moe->experts;
+  for (std::int64_t number = 0; number < experts; ++number) {
+    const std::optional<ExpertBinding> expert = binding.expert(layer, number);
+    if (!expert || expert->gate == expert->up) continue;
+    const float gate = expert->gate->factor.value_or(0);
+    const float up = expert->up->factor.value_or(0);
+    if (!factor_fault(gate).empty() || !factor_fault(up).empty()) continue;  // told already
+    ratios.push_back({&expert->gate->stored.name, gate, up});
+  }
+  return ratios;
+}
+
+std::vector<const std::string*> outliers(const std::vector<ExpertRatio>& ratios) {
   constexpr double kFarApart_log2 = 3;
   constexpr std::size_t kFewest = 3;  // of two nobody can say which is odd
   std::vector<std::pair<double, const std::string*>> usable;
@@ -163,15 +171,16 @@ void warn_of_outliers(const std::vector<ExpertRatio>& ratios, std::string_view s
       usable.emplace_back(log_ratio, ratio.name);
     }
   }
-  if (usable.size() < kFewest) return;
+  if (usable.size() < kFewest) return {};
   std::vector<double> sorted;
   for (const auto& [log_ratio, name] : usable) sorted.push_back(log_ratio);
   std::sort(sorted.begin(), sorted.end());
   const double median = sorted[sorted.size() / 2];
+  std::vector<const std::string*> odd;
   for (const auto& [log_ratio, name] : usable) {
-    if (std::abs(log_ratio - median) <= kFarApart_log2) continue;
-    log.add(Severity::kWarning, "gate-up-inconsistent", *name, sentence);
+    if (std::abs(log_ratio - median) > kFarApart_log2) odd.push_back(name);
   }
+  return odd;
 }
 
 void check_values(const Binding& binding, FaultLog& log) {

@@ -25,6 +25,14 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
+// Why a folder cannot be listed or what stands in it not be looked at; nothing when both can.
+std::error_code cannot_look_into(const fs::path& folder) {
+  std::error_code code;
+  const fs::directory_iterator listed(folder, code);
+  if (!code) static_cast<void>(fs::status(folder / ".", code));
+  return code;
+}
+
 // The safetensors files that stand in a folder, sorted.
 std::vector<std::string> files_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -238,6 +246,11 @@ void CheckpointReader::read_model() {
         "the folder has none, so nothing can be compared with what the model should hold");
     return;
   }
+  if (fs::is_directory(full / "config.json", ignored)) {
+    add(Severity::kError, "config-refused", "config.json",
+        "is a folder, not a file, so nothing can be compared with what the model should hold");
+    return;
+  }
   Result<ModelSpec> model = load_model((full / "config.json").string());
   if (!model.ok()) {
     add(Severity::kError, "config-refused", "config.json",
@@ -252,10 +265,19 @@ void CheckpointReader::read_model() {
 }
 
 Result<Checkpoint> CheckpointReader::read() {
-  std::error_code ignored;
-  if (!fs::is_directory(folder_, ignored)) {
+  std::error_code code_of_path;
+  const fs::file_status status = fs::status(folder_, code_of_path);
+  if (status.type() == fs::file_type::none) {
+    return input_error("the folder {} cannot be read: {}; allow it, or give another", out_.path_,
+                       code_of_path.message());
+  }
+  if (!fs::is_directory(status)) {
     return input_error("{} is not a folder; give the folder of a Hugging Face checkpoint",
                        out_.path_);
+  }
+  if (const std::error_code code = cannot_look_into(folder_)) {
+    return input_error("the folder {} cannot be read: {}; allow it, or give another", out_.path_,
+                       code.message());
   }
   read_index();
   const std::vector<std::string> names = choose_files();
@@ -274,6 +296,11 @@ Result<Checkpoint> CheckpointReader::read() {
 
 Result<Checkpoint> Checkpoint::open(const std::filesystem::path& folder) {
   return CheckpointReader(folder).read();
+}
+
+void Checkpoint::note_unread(const StoredTensor& tensor, const Error& error, FaultLog& log) const {
+  log.add_once(Severity::kError, says_truncated(error) ? "truncated" : "not-readable",
+               shards_[tensor.shard].name, error.message);
 }
 
 const StoredTensor* Checkpoint::find(std::string_view name) const {

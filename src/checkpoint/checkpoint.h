@@ -54,6 +54,16 @@ class Checkpoint {
   std::span<const std::byte> data(const StoredTensor& tensor) const {
     return shards_[tensor.shard].file->data(*tensor.info);
   }
+  // Copied, and an error when the file has become shorter since; data() may not be touched then.
+  Result<> read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> out) const {
+    return shards_[tensor.shard].file->read(*tensor.info, offset, out);
+  }
+  // Whether the file of a tensor still holds what was opened, so that data() may be touched.
+  Result<> check_length(const StoredTensor& tensor) const {
+    return shards_[tensor.shard].file->check_length();
+  }
+  // A failure of these two as a fault of the file, told once.
+  void note_unread(const StoredTensor& tensor, const Error& error, FaultLog& log) const;
   // Whether the index puts this tensor, a tensor of this module, or the blocks of this stack of
   // experts into a file that is missing or refused: it is then no missing tensor of its own.
   bool is_lost(std::string_view name) const { return lost_.contains(std::string(name)); }

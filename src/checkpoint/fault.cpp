@@ -20,6 +20,10 @@ std::string_view to_string(Severity severity) {
   return "error";
 }
 
+std::string example_of(std::string_view name) {
+  return name.empty() ? "\"\"" : printable(name);
+}
+
 std::string Fault::text() const {
   if (count == 1 && examples.size() == 1) {
     const bool named = sentence.find(examples.front()) != std::string::npos;
@@ -47,7 +51,17 @@ void FaultLog::add(Severity severity, std::string_view id, std::string_view wher
                    std::string_view sentence) {
   Fault& fault = entry(severity, id, sentence);
   ++fault.count;
-  if (fault.examples.size() < kMostExamples) fault.examples.push_back(printable(where));
+  if (fault.examples.size() < kMostExamples) fault.examples.push_back(example_of(where));
+}
+
+void FaultLog::add_once(Severity severity, std::string_view id, std::string_view where,
+                        std::string_view sentence) {
+  const auto known = known_.find(fmt::format("{}\n{}", id, sentence));
+  if (known != known_.end()) {
+    const std::vector<std::string>& examples = faults_[known->second].examples;
+    if (std::find(examples.begin(), examples.end(), example_of(where)) != examples.end()) return;
+  }
+  add(severity, id, where, sentence);
 }
 
 void FaultLog::append(const FaultLog& other) {

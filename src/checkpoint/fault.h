@@ -25,6 +25,9 @@ enum class Severity {
 
 std::string_view to_string(Severity severity);  // "info", "warning", "error"
 
+// A name from a file as an example: safe to show, and never nothing (a tensor may be called "").
+std::string example_of(std::string_view name);
+
 struct Fault {
   Severity severity = Severity::kError;
   std::string id;        // stable, lower case, dashes: "missing-tensor"
@@ -43,6 +46,9 @@ class FaultLog {
   // Faults with the same id and sentence are one, whose count grows.
   void add(Severity severity, std::string_view id, std::string_view where,
            std::string_view sentence);
+  // Nothing when the same was said of the same place before.
+  void add_once(Severity severity, std::string_view id, std::string_view where,
+                std::string_view sentence);
   void append(const FaultLog& other);
 
   const std::vector<Fault>& faults() const { return faults_; }

@@ -21,7 +21,8 @@ std::string folder_name(const std::string& path) {
   std::error_code ignored;
   std::filesystem::path full = std::filesystem::absolute(path, ignored).lexically_normal();
   if (!full.has_filename()) full = full.parent_path();
-  return full.filename().string();
+  const std::string name = full.filename().string();
+  return name.empty() ? path : name;  // "/" has no name of its own
 }
 
 class Reporter {
@@ -106,23 +107,24 @@ void Reporter::add_parts() {
 }
 
 void Reporter::add_scope() {
-  using Key = std::tuple<Region, Format, Format, Format>;
+  using Key = std::tuple<Region, Format, Format, Format, bool>;
   std::map<Key, ScopeReport> rows;
   for (const BoundMatrix& matrix : binding_.matrices()) {
     const StoredMatrix& stored = matrix.stored;
     const ModuleFormat claimed =
         matrix.claimed.value_or(ModuleFormat{stored.format, stored.format});
-    ScopeReport& row = rows[{matrix.region, stored.format, claimed.weights, claimed.activations}];
+    ScopeReport& row =
+        rows[{matrix.region, stored.format, claimed.weights, claimed.activations, matrix.agrees}];
     row.region = matrix.region;
     row.found = stored.format;
     row.claimed = matrix.claimed;
-    row.agrees = !matrix.claimed || formats_agree(stored.format, matrix.claimed->weights);
+    row.agrees = matrix.agrees;
     ++row.matrices;
     row.parameters += stored.parameters();
     row.bytes += static_cast<double>(stored.bytes());
     row.with_input_scale += stored.input != nullptr ? 1 : 0;
     if (row.examples.size() < FaultLog::kMostExamples)
-      row.examples.push_back(printable(stored.name));
+      row.examples.push_back(example_of(stored.name));
   }
   for (auto& [key, row] : rows) out_.scope.push_back(std::move(row));
   std::stable_sort(out_.scope.begin(), out_.scope.end(),
@@ -185,8 +187,8 @@ CheckpointReport Reporter::report(const InspectOptions& options,
   FaultLog faults = binding_.faults();
   if (options.deep) {
     Progress* progress = scanning ? scanning(scan_bytes(binding_)) : nullptr;
-    const std::vector<ValueStats> values = scan_values(binding_, progress);
     FaultLog of_values;
+    const std::vector<ValueStats> values = scan_values(binding_, progress, faults);
     check_scanned(binding_, values, of_values);
     faults.append(of_values);
     add_values(values);

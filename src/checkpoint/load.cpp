@@ -31,7 +31,7 @@ Result<> check_number(std::optional<float> value, std::string_view what, std::st
   return input_error("{}: its {}, {}, {}", name, what, *value, fault);
 }
 
-Result<> check_loadable(const BoundMatrix& bound) {
+Result<> check_loadable(const Checkpoint& checkpoint, const BoundMatrix& bound) {
   const StoredMatrix& stored = bound.stored;
   if (!stored.sound) {
     return input_error(
@@ -42,6 +42,9 @@ Result<> check_loadable(const BoundMatrix& bound) {
   if (!stored.loadable) {
     return input_error("{}: {}{} is a form that nibble knows but does not load", stored.name,
                        stored.copies > 0 ? "a stack of experts in " : "", to_string(stored.format));
+  }
+  for (const StoredTensor* tensor : {stored.codes, stored.scales}) {
+    if (tensor != nullptr) NIBBLE_RETURN_IF_ERROR(checkpoint.check_length(*tensor));
   }
   NIBBLE_RETURN_IF_ERROR(check_number(bound.factor, "factor", stored.name));
   return check_number(bound.input_scale, "input scale", stored.name);
@@ -84,7 +87,7 @@ std::span<const std::uint8_t> slice(std::span<const std::uint8_t> bytes, const S
 
 Result<LoadedMatrix> load_copy(const Checkpoint& checkpoint, const BoundMatrix& bound,
                                std::int64_t copy) {
-  NIBBLE_RETURN_IF_ERROR(check_loadable(bound));
+  NIBBLE_RETURN_IF_ERROR(check_loadable(checkpoint, bound));
   LoadedMatrix loaded;
   loaded.matrix = frame_of(bound);
   loaded.matrix.codes = slice(bytes_of(checkpoint, *bound.stored.codes), bound.stored, copy);
@@ -108,12 +111,14 @@ LoadedMatrix half_of(const LoadedMatrix& both, std::size_t first) {
   return half;
 }
 
-std::vector<float> elements_of(const Checkpoint& checkpoint, const StoredTensor& tensor,
-                               std::size_t begin, std::size_t count, std::size_t step = 1) {
-  const std::span<const std::byte> bytes = checkpoint.data(tensor);
+Result<std::vector<float>> elements_of(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                                       std::size_t begin, std::size_t count) {
+  const std::size_t size = static_cast<std::size_t>(dtype_bits(tensor.info->dtype)) / 8;
+  std::vector<std::byte> bytes(count * size);
+  NIBBLE_RETURN_IF_ERROR(checkpoint.read(tensor, begin * size, bytes));
   std::vector<float> values(count);
   for (std::size_t index = 0; index < count; ++index) {
-    values[index] = element_at(tensor.info->dtype, bytes, begin + index * step);
+    values[index] = element_at(tensor.info->dtype, bytes, index);
   }
   return values;
 }
@@ -178,7 +183,7 @@ std::size_t fp8_scale_index(const StoredMatrix& stored, std::size_t row, std::si
 }  // namespace
 
 Result<LoadedMatrix> load_matrix(const Checkpoint& checkpoint, const BoundMatrix& bound) {
-  NIBBLE_RETURN_IF_ERROR(check_loadable(bound));
+  NIBBLE_RETURN_IF_ERROR(check_loadable(checkpoint, bound));
   const StoredMatrix& stored = bound.stored;
   if (stored.copies > 0) {
     return input_error("{}: is a stack of {} experts; they are loaded one by one", stored.name,
@@ -243,7 +248,7 @@ Result<LoadedMatrix> stack_rows(const LoadedMatrix& above, const LoadedMatrix& b
 }
 
 Result<std::vector<float>> load_elements(const Checkpoint& checkpoint, const BoundMatrix& bound) {
-  NIBBLE_RETURN_IF_ERROR(check_loadable(bound));
+  NIBBLE_RETURN_IF_ERROR(check_loadable(checkpoint, bound));
   const StoredMatrix& stored = bound.stored;
   const Dtype dtype = stored.codes->info->dtype;
   if (!is_element_type(dtype) || stored.copies > 0) {
@@ -252,10 +257,12 @@ Result<std::vector<float>> load_elements(const Checkpoint& checkpoint, const Bou
   }
   const auto rows = static_cast<std::size_t>(stored.rows);
   const auto columns = static_cast<std::size_t>(stored.columns);
-  std::vector<float> values = elements_of(checkpoint, *stored.codes, 0, rows * columns);
+  NIBBLE_ASSIGN_OR_RETURN(std::vector<float> values,
+                          elements_of(checkpoint, *stored.codes, 0, rows * columns));
   if (stored.fp8_scale == Fp8Scale::kNone) return values;
-  const std::vector<float> scales = elements_of(
-      checkpoint, *stored.scales, 0, static_cast<std::size_t>(stored.scales->info->elements()));
+  NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> scales,
+                          elements_of(checkpoint, *stored.scales, 0,
+                                      static_cast<std::size_t>(stored.scales->info->elements())));
   for (std::size_t row = 0; row < rows; ++row) {
     for (std::size_t column = 0; column < columns; ++column) {
       values[row * columns + column] *= scales[fp8_scale_index(stored, row, column)];

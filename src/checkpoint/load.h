@@ -20,7 +20,9 @@
 namespace nibble {
 
 // A view into the mapped file where the file holds the bytes in this order, else bytes of its own.
-// The checkpoint must outlive it. Moving keeps the view valid; it cannot be copied.
+// The checkpoint must outlive it, and its files must stay as long as they are: the system ends a
+// program that touches a mapped byte which is gone (loading looks, and refuses, once). Moving keeps
+// the view valid; it cannot be copied.
 struct LoadedMatrix {
   LoadedMatrix() = default;
   LoadedMatrix(LoadedMatrix&&) = default;

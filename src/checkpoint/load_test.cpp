@@ -246,7 +246,8 @@ TEST_F(LoadTest, StatisticsOfPackedValues) {
   codes.data.replace(0, 8, std::string(8, '\x70'));
   changed.at(kLayer + "self_attn.o_proj.weight_scale").data[0] = '\x76';
   changed.at(kLayer + "self_attn.o_proj.weight_scale").data[1] = '\0';
-  const std::vector<ValueStats> values = scan_values(bind(changed), nullptr);
+  FaultLog log;
+  const std::vector<ValueStats> values = scan_values(bind(changed), nullptr, log);
   const ValueStats& o_proj = stats_of(*binding_, values, kLayer + "self_attn.o_proj");
   EXPECT_EQ(o_proj.values, 1024);
   EXPECT_EQ(o_proj.zeros, 8 + 16);
@@ -263,7 +264,6 @@ TEST_F(LoadTest, StatisticsOfPackedValues) {
   EXPECT_EQ(lm_head.values, 256);
   EXPECT_EQ(lm_head.rms(), 1);
   EXPECT_EQ(lm_head.scales, 0);
-  FaultLog log;
   check_scanned(*binding_, values, log);
   EXPECT_EQ(fault_ids(log), "");
 }
@@ -272,7 +272,7 @@ TEST_F(LoadTest, BadValuesAreFoundByScanning) {
   const auto found = [this](const TinyCheckpoint& tiny) {
     FaultLog log;
     bind(tiny);
-    check_scanned(*binding_, scan_values(*binding_, nullptr), log);
+    check_scanned(*binding_, scan_values(*binding_, nullptr, log), log);
     return fault_ids(log);
   };
   const std::string scales = kLayer + "self_attn.o_proj.weight_scale";
@@ -294,10 +294,56 @@ TEST_F(LoadTest, BadValuesAreFoundByScanning) {
   // The factors agree and the block scales do not: as after tying factors that were apart.
   changed = tiny(true);
   changed.at(kLayer + "mlp.experts.1.up_proj.weight_scale").data.assign(32, '\x56');  // 14 = 448/32
-  EXPECT_EQ(found(changed), "gate-up-inconsistent");
+  EXPECT_EQ(found(changed), "gate-up-values-inconsistent");
   changed = gpt_oss();
   changed.at(kLayer + "mlp.experts.down_proj_scales").data[7] = '\xff';
   EXPECT_EQ(found(changed), "nan-scale");
+}
+
+TEST_F(LoadTest, RowsLongerThanWhatIsReadAtOnceAreReadWhole) {
+  TinyCheckpoint with_long = tiny(true);
+  constexpr std::int64_t kColumns = (std::int64_t{1} << 20) + 3;  // 2 MiB of bf16, and 6 bytes
+  with_long.bf16("long.weight", {2, kColumns});
+  constexpr std::int64_t kPacked = (std::int64_t{1} << 21) + 32;  // 1 MiB of codes, and 16 bytes
+  with_long.nvfp4("packed", 2, kPacked, true, 1.0F / 2688, 0.25F);
+  FaultLog log;
+  const std::vector<ValueStats> values = scan_values(bind(with_long), nullptr, log);
+  const ValueStats& ones = stats_of(*binding_, values, "long");
+  EXPECT_EQ(ones.values, 2 * kColumns);
+  EXPECT_EQ(ones.sum_squares, 2 * kColumns);
+  const ValueStats& packed = stats_of(*binding_, values, "packed");
+  EXPECT_EQ(packed.values, 2 * kPacked);
+  EXPECT_EQ(packed.scales, 2 * kPacked / 16);
+  EXPECT_NEAR(packed.rms(), std::sqrt((1.0 / 144 + 1.0 / 36) / 2), 1e-7);
+}
+
+// Everything that reads after the checkpoint was opened: a file of headers alone is left.
+TEST_F(LoadTest, AFileThatBecomesShorterIsAnErrorOfAllThatReadIt) {
+  const TinyCheckpoint whole = tiny(true);
+  const auto cut = [this] {
+    const std::filesystem::path path = folder_.path() / "model.safetensors";
+    std::filesystem::resize_file(path, checkpoint_->shards()[0].file->header_bytes());
+  };
+  bind(whole);
+  cut();
+  FaultLog log;
+  const std::vector<ValueStats> values = scan_values(*binding_, nullptr, log);
+  EXPECT_EQ(fault_ids(log), "truncated");
+  EXPECT_EQ(log.faults()[0].count, 1U);
+  for (const ValueStats& of_matrix : values) EXPECT_EQ(of_matrix.values, 0);
+  const auto truncated = [](const auto& result) {
+    return !result.ok() && says_truncated(result.error());
+  };
+  const BoundMatrix& o_proj = *binding_->find(kLayer + "self_attn.o_proj");
+  EXPECT_TRUE(truncated(load_matrix(*checkpoint_, o_proj)));
+  EXPECT_TRUE(truncated(load_expert(*binding_, 0, 1)));
+  EXPECT_TRUE(truncated(load_elements(*checkpoint_, *binding_->find("lm_head"))));
+  EXPECT_TRUE(truncated(load_vector(*checkpoint_, "model.norm.weight")));
+  // Factors, input scales and KV scales are read by the binding: cut before it.
+  const Binding late = Binding::make(*checkpoint_);
+  EXPECT_EQ(fault_ids(late.faults()), "truncated");
+  EXPECT_EQ(late.faults().faults()[0].count, 1U);
+  EXPECT_FALSE(load_matrix(*checkpoint_, *late.find(o_proj.stored.name)).ok());
 }
 
 }  // namespace

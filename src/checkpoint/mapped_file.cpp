@@ -27,19 +27,37 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     return input_error("{} is not a regular file; give a safetensors file", path.string());
   }
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) {  // mmap refuses length 0
-    ::close(descriptor);
-    return MappedFile({});
-  }
+  if (size == 0) return MappedFile({}, descriptor);  // mmap refuses length 0
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  const int code = errno;
-  ::close(descriptor);
-  if (address == MAP_FAILED) return cannot("map", path, code);
-  return MappedFile(std::span(static_cast<const std::byte*>(address), size));
+  if (address == MAP_FAILED) {
+    const int code = errno;
+    ::close(descriptor);
+    return cannot("map", path, code);
+  }
+  return MappedFile(std::span(static_cast<const std::byte*>(address), size), descriptor);
+}
+
+Result<std::size_t> MappedFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done,
+                                static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return run_error("cannot be read: {}", std::generic_category().message(errno));
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+std::uint64_t MappedFile::bytes_now() const {
+  struct stat status = {};
+  return ::fstat(descriptor_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
 }
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 }  // namespace nibble

@@ -1,6 +1,7 @@
 #include "checkpoint/safetensors.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/json.h"
@@ -41,7 +42,10 @@ class EntryReader {
 
 Result<std::vector<std::int64_t>> EntryReader::read_integers(const Json* list,
                                                              std::string_view key) const {
-  if (list == nullptr || !list->is_array()) return fault("has no list \"{}\"", key);
+  if (list == nullptr) return fault("has no list \"{}\"", key);
+  if (!list->is_array()) {
+    return fault("has a \"{}\" that must be a list, found {}", key, list->kind_name());
+  }
   if (list->as_array().size() > kMaxRank) {
     return fault("has {} dimensions; at most {} are read", list->as_array().size(), kMaxRank);
   }
@@ -75,7 +79,10 @@ Result<> EntryReader::check_bytes(const TensorInfo& tensor) const {
 Result<TensorInfo> EntryReader::read(const Json& entry) const {
   if (!entry.is_object()) return fault("must be an object, found {}", entry.kind_name());
   const Json* dtype = entry.find("dtype");
-  if (dtype == nullptr || !dtype->is_string()) return fault("has no \"dtype\"");
+  if (dtype == nullptr) return fault("has no \"dtype\"");
+  if (!dtype->is_string()) {
+    return fault("has a \"dtype\" that must be a string, found {}", dtype->kind_name());
+  }
   const std::optional<Dtype> known = dtype_from_string(dtype->as_string());
   if (!known) {
     return fault("has the unknown dtype \"{}\"; nibble may be older than the file",
@@ -130,6 +137,18 @@ Result<> check_metadata(const Json& metadata, std::string_view where) {
                        value.kind_name(), printable(key));
   }
   return {};
+}
+
+// The same sentence whichever byte is missed: it names the file once, however many tensors miss it.
+Error shortened_file(std::string_view where, std::uint64_t bytes) {
+  return truncated(where, "it had {} bytes when it was opened and has become shorter since", bytes);
+}
+
+Result<std::size_t> read_within(const MappedFile& file, std::uint64_t offset,
+                                std::span<std::byte> out, std::string_view where) {
+  Result<std::size_t> got = file.read(offset, out);
+  if (!got.ok()) return got.error().within(where);
+  return got;
 }
 
 }  // namespace
@@ -207,23 +226,47 @@ Result<> check_file_size(const SafetensorsHeader& header, std::uint64_t header_l
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
   NIBBLE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
   const std::string where = path.string();
-  const std::span<const std::byte> bytes = file.bytes();
+  const std::uint64_t size = file.bytes().size();
+  std::array<std::byte, kLengthBytes> prefix = {};
+  NIBBLE_ASSIGN_OR_RETURN(const std::size_t first, read_within(file, 0, prefix, where));
+  NIBBLE_ASSIGN_OR_RETURN(const std::uint64_t length,
+                          parse_header_length(std::span(prefix).first(first), size, where));
+  std::string text(static_cast<std::size_t>(length), '\0');
   NIBBLE_ASSIGN_OR_RETURN(
-      const std::uint64_t length,
-      parse_header_length(bytes.first(std::min(bytes.size(), kLengthBytes)), bytes.size(), where));
-  const auto* text = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
-  NIBBLE_ASSIGN_OR_RETURN(
-      SafetensorsHeader header,
-      parse_safetensors_header({text, static_cast<std::size_t>(length)}, where));
-  NIBBLE_RETURN_IF_ERROR(check_file_size(header, length, bytes.size(), where));
-  return SafetensorsFile(std::move(file), std::move(header));
+      const std::size_t got,
+      read_within(file, kLengthBytes, std::as_writable_bytes(std::span(text)), where));
+  if (got < text.size()) return shortened_file(where, size);
+  NIBBLE_ASSIGN_OR_RETURN(SafetensorsHeader header, parse_safetensors_header(text, where));
+  NIBBLE_RETURN_IF_ERROR(check_file_size(header, length, size, where));
+  return SafetensorsFile(std::move(file), std::move(header), where);
+}
+
+std::uint64_t SafetensorsFile::place(const TensorInfo& tensor) const {
+  NIBBLE_CHECK(tensor.begin <= tensor.end && tensor.end <= header_.data_bytes);
+  return file_bytes() - header_.data_bytes + tensor.begin;
+}
+
+Error SafetensorsFile::shortened() const {
+  return shortened_file(path_, file_bytes());
 }
 
 std::span<const std::byte> SafetensorsFile::data(const TensorInfo& tensor) const {
-  NIBBLE_CHECK(tensor.begin <= tensor.end && tensor.end <= header_.data_bytes);
-  const std::uint64_t start = file_bytes() - header_.data_bytes + tensor.begin;
-  return file_.bytes().subspan(static_cast<std::size_t>(start),
+  return file_.bytes().subspan(static_cast<std::size_t>(place(tensor)),
                                static_cast<std::size_t>(tensor.bytes()));
+}
+
+Result<> SafetensorsFile::read(const TensorInfo& tensor, std::uint64_t offset,
+                               std::span<std::byte> out) const {
+  NIBBLE_CHECK(offset <= tensor.bytes() && out.size() <= tensor.bytes() - offset);
+  NIBBLE_ASSIGN_OR_RETURN(const std::size_t got,
+                          read_within(file_, place(tensor) + offset, out, path_));
+  if (got < out.size()) return shortened();
+  return {};
+}
+
+Result<> SafetensorsFile::check_length() const {
+  if (file_.bytes_now() < file_bytes()) return shortened();
+  return {};
 }
 
 }  // namespace nibble

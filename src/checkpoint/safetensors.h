@@ -1,8 +1,10 @@
-// One safetensors file: 8 bytes with the length of the header, the header (JSON), the data. Mapped
-// and not copied; the header is checked whole before any data can be asked for.
+// One safetensors file: 8 bytes with the length of the header, the header (JSON), the data. The
+// header is checked whole before any data can be asked for; data are mapped, or copied by read(),
+// which alone bears that the file becomes shorter meanwhile.
 //
 //   NIBBLE_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::open(path));
 //   for (const TensorInfo& tensor : file.tensors()) use(tensor.name, file.data(tensor));
+//   NIBBLE_RETURN_IF_ERROR(file.read(file.tensors()[0], 0, buffer));
 //
 // Source of the format: github.com/huggingface/safetensors, README and safetensors/src/tensor.rs.
 #pragma once
@@ -64,15 +66,23 @@ class SafetensorsFile {
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
   // `tensor` is one of tensors(); valid as long as this file.
   std::span<const std::byte> data(const TensorInfo& tensor) const;
+  // Bytes of `tensor` from `offset` on, as many as `out` holds. An error when the file no longer
+  // has them (says_truncated), or the device fails.
+  Result<> read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const;
+  // Whether the file still is as long as when it was opened, so that data() may be touched.
+  Result<> check_length() const;
   std::uint64_t file_bytes() const { return file_.bytes().size(); }
   std::uint64_t header_bytes() const { return file_bytes() - header_.data_bytes; }
 
  private:
-  SafetensorsFile(MappedFile file, SafetensorsHeader header)
-      : file_(std::move(file)), header_(std::move(header)) {}
+  SafetensorsFile(MappedFile file, SafetensorsHeader header, std::string path)
+      : file_(std::move(file)), header_(std::move(header)), path_(std::move(path)) {}
+  std::uint64_t place(const TensorInfo& tensor) const;  // of its first byte in the file
+  Error shortened() const;
 
   MappedFile file_;
   SafetensorsHeader header_;
+  std::string path_;
 };
 
 }  // namespace nibble

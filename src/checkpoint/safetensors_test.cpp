@@ -67,6 +67,13 @@ TEST(SafetensorsHeader, RefusesEntriesThatLackSomething) {
   EXPECT_TRUE(mentions(fault_of(R"({"a":1})"), "must be an object"));
   EXPECT_TRUE(mentions(fault_of(R"({"a":{"shape":[],"data_offsets":[0,1]}})"), "no \"dtype\""));
   EXPECT_TRUE(mentions(fault_of("{\"a\":" + entry("F3", "[1]", "[0,1]") + "}"), "\"F3\""));
+  // What is there in the wrong type is not said to be absent.
+  EXPECT_TRUE(mentions(fault_of(R"({"a":{"dtype":3,"shape":[],"data_offsets":[0,1]}})"),
+                       "\"dtype\" that must be a string"));
+  EXPECT_TRUE(mentions(fault_of(R"({"a":{"dtype":"U8","shape":3,"data_offsets":[0,1]}})"),
+                       "\"shape\" that must be a list"));
+  EXPECT_TRUE(mentions(fault_of(R"({"a":{"dtype":"U8","shape":[],"data_offsets":{}}})"),
+                       "\"data_offsets\" that must be a list"));
   EXPECT_TRUE(mentions(fault_of(R"({"a":{"dtype":"U8","data_offsets":[0,1]}})"), "\"shape\""));
   EXPECT_TRUE(mentions(fault_of(R"({"a":{"dtype":"U8","shape":[1]}})"), "\"data_offsets\""));
   for (const char* shape : {"[-1]", "[1.0]", "[\"1\"]", "[1e3]", "[18446744073709551616]"}) {
@@ -164,6 +171,26 @@ TEST_F(SafetensorsFileTest, SaysHowManyBytesAreMissing) {
   const Result<SafetensorsFile> file = open(whole.substr(0, whole.size() - 2));
   ASSERT_FALSE(file.ok());
   EXPECT_TRUE(mentions(file.error().message, ", 2 fewer")) << file.error().message;
+}
+
+TEST_F(SafetensorsFileTest, ReadsWhatIsThereAndNoticesWhatIsNoLonger) {
+  const std::string whole = safetensors_bytes({{"a", "U8", {3}, "abc"}, {"b", "U8", {2}, "de"}});
+  const Result<SafetensorsFile> file = open(whole);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  std::string two(2, '\0');
+  const auto read = [&](std::size_t tensor, std::uint64_t offset) {
+    return file->read(file->tensors()[tensor], offset, std::as_writable_bytes(std::span(two)));
+  };
+  ASSERT_TRUE(read(0, 1).ok());
+  EXPECT_EQ(two, "bc");
+  EXPECT_TRUE(file->check_length().ok());
+  std::filesystem::resize_file(folder_.path() / "a.safetensors", whole.size() - 1);
+  EXPECT_TRUE(read(0, 1).ok());  // still there
+  const Result<> gone = read(1, 0);
+  ASSERT_FALSE(gone.ok());
+  EXPECT_TRUE(says_truncated(gone.error())) << gone.error().message;
+  ASSERT_FALSE(file->check_length().ok());
+  EXPECT_TRUE(says_truncated(file->check_length().error()));
 }
 
 TEST_F(SafetensorsFileTest, RefusesWhatIsNoFile) {

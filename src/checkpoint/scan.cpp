@@ -4,16 +4,21 @@
 #include <array>
 #include <cmath>
 #include <mutex>
+#include <optional>
 
+#include "base/check.h"
 #include "base/thread_pool.h"
 #include "checkpoint/binding_parts.h"
 #include "checkpoint/elements.h"
+#include "checkpoint/window.h"
 #include "formats/quantize.h"
 
 namespace nibble {
 namespace {
 
 constexpr std::size_t kUnitBytes = std::size_t{4} << 20;  // large enough to hand out cheaply
+constexpr std::size_t kNvfp4BlockBytes = 8;               // of codes: 16 columns
+constexpr std::size_t kMxfp4BlockBytes = 16;              // 32 columns
 constexpr std::size_t kFp8Block = 128;
 
 // Both codes of a byte at once: twice their values are whole numbers, 0 1 2 3 4 6 8 12.
@@ -52,11 +57,6 @@ Kind kind_of(const StoredMatrix& stored) {
   return is_element_type(stored.codes->info->dtype) ? Kind::kElements : Kind::kNotScanned;
 }
 
-std::span<const std::uint8_t> bytes_of(const Checkpoint& checkpoint, const StoredTensor& tensor) {
-  const std::span<const std::byte> data = checkpoint.data(tensor);
-  return {reinterpret_cast<const std::uint8_t*>(data.data()), data.size()};
-}
-
 // Some rows of one matrix (of all copies of a stack: [copies * rows, columns]).
 struct Unit {
   std::size_t matrix = 0;
@@ -92,14 +92,15 @@ class UnitScan {
   UnitScan(const Checkpoint& checkpoint, const BoundMatrix& bound)
       : checkpoint_(checkpoint), bound_(bound), stored_(bound.stored) {}
 
-  ValueStats scan(const Unit& unit);
+  Result<ValueStats> scan(const Unit& unit);
 
  private:
-  void packed_row(std::span<const std::uint8_t> codes, std::span<const std::uint8_t> scales);
+  Result<> packed(const Unit& unit);
+  void packed_blocks(std::span<const std::byte> codes, std::span<const std::byte> scales);
   void count_scale(std::uint8_t code, float value);
-  void element_row(std::size_t row);
-  void elements(std::size_t begin, std::size_t end, float scale);
-  float fp8_scale(std::size_t row, std::size_t block) const;
+  Result<> element_row(std::size_t row, Window& codes, Window& scales);
+  Result<> elements(std::uint64_t begin, std::uint64_t end, float scale, Window& codes);
+  Result<float> fp8_scale(std::size_t row, std::size_t block, Window& scales) const;
 
   const Checkpoint& checkpoint_;
   const BoundMatrix& bound_;
@@ -121,21 +122,22 @@ void UnitScan::count_scale(std::uint8_t code, float value) {
   }
 }
 
-void UnitScan::packed_row(std::span<const std::uint8_t> codes,
-                          std::span<const std::uint8_t> scales) {
+void UnitScan::packed_blocks(std::span<const std::byte> codes, std::span<const std::byte> scales) {
   const bool nvfp4 = stored_.format == Format::kNvfp4;
-  const std::size_t block_bytes = nvfp4 ? 8 : 16;
+  const std::size_t block_bytes = nvfp4 ? kNvfp4BlockBytes : kMxfp4BlockBytes;
   for (std::size_t block = 0; block < scales.size(); ++block) {
     const std::size_t begin = block * block_bytes;
     const std::size_t end = std::min(codes.size(), begin + block_bytes);
     std::uint32_t sums = 0;
     std::uint8_t largest = 0;
     for (std::size_t at = begin; at < end; ++at) {
-      sums += kPairs.squares_and_zeros[codes[at]];
-      largest = std::max(largest, kPairs.largest[codes[at]]);
+      const auto code = std::to_integer<std::uint8_t>(codes[at]);
+      sums += kPairs.squares_and_zeros[code];
+      largest = std::max(largest, kPairs.largest[code]);
     }
-    const float scale = nvfp4 ? e4m3_to_float(scales[block]) : e8m0_to_float(scales[block]);
-    count_scale(scales[block], scale);
+    const auto stored_scale = std::to_integer<std::uint8_t>(scales[block]);
+    const float scale = nvfp4 ? e4m3_to_float(stored_scale) : e8m0_to_float(stored_scale);
+    count_scale(stored_scale, scale);
     const auto count = static_cast<double>(2 * (end - begin));
     out_.values += count;
     if (!(scale == scale)) {
@@ -149,56 +151,92 @@ void UnitScan::packed_row(std::span<const std::uint8_t> codes,
   }
 }
 
-void UnitScan::elements(std::size_t begin, std::size_t end, float scale) {
-  const Dtype dtype = stored_.codes->info->dtype;
-  const std::span<const std::byte> bytes = checkpoint_.data(*stored_.codes);
-  for (std::size_t index = begin; index < end; ++index) {
-    const float value = element_at(dtype, bytes, index) * scale;
-    if (!std::isfinite(value)) {
-      ++out_.not_finite;
-      continue;
+// A row ends in a partial block where K is no multiple of it, and may be longer than a window.
+Result<> UnitScan::packed(const Unit& unit) {
+  const std::size_t rows = all_rows(stored_);
+  const std::size_t row_codes = stored_.codes->info->bytes() / rows;
+  const std::size_t row_scales = stored_.scales->info->bytes() / rows;
+  const std::size_t block_bytes =
+      stored_.format == Format::kNvfp4 ? kNvfp4BlockBytes : kMxfp4BlockBytes;
+  const std::size_t step = Window::kBytes / block_bytes;  // blocks
+  Window codes(checkpoint_, *stored_.codes, unit.row_end * row_codes);
+  Window scales(checkpoint_, *stored_.scales, unit.row_end * row_scales);
+  for (std::size_t row = unit.row_begin; row < unit.row_end; ++row) {
+    for (std::size_t block = 0; block < row_scales; block += step) {
+      const std::size_t begin = block * block_bytes;
+      const std::size_t end = std::min(row_codes, begin + step * block_bytes);
+      NIBBLE_ASSIGN_OR_RETURN(const std::span<const std::byte> some_codes,
+                              codes.bytes(row * row_codes + begin, end - begin));
+      NIBBLE_ASSIGN_OR_RETURN(
+          const std::span<const std::byte> some_scales,
+          scales.bytes(row * row_scales + block, std::min(step, row_scales - block)));
+      packed_blocks(some_codes, some_scales);
     }
-    out_.zeros += value == 0 ? 1 : 0;
-    const double wide = std::abs(value);
-    out_.max_abs = std::max(out_.max_abs, wide);
-    out_.sum_squares += wide * wide;
   }
-  out_.values += static_cast<double>(end - begin);
+  return {};
 }
 
-float UnitScan::fp8_scale(std::size_t row, std::size_t block) const {
-  if (stored_.fp8_scale == Fp8Scale::kNone) return 1;
+// Elements `begin` to `end`, counted from the start of the matrix, that share a scale.
+Result<> UnitScan::elements(std::uint64_t begin, std::uint64_t end, float scale, Window& codes) {
+  const Dtype dtype = stored_.codes->info->dtype;
+  const std::size_t size = static_cast<std::size_t>(dtype_bits(dtype)) / 8;
+  const std::uint64_t step = Window::kBytes / size;
+  for (std::uint64_t from = begin; from < end; from += step) {
+    const auto count = static_cast<std::size_t>(std::min(step, end - from));
+    NIBBLE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes,
+                            codes.bytes(from * size, count * size));
+    for (std::size_t index = 0; index < count; ++index) {
+      const float value = element_at(dtype, bytes, index) * scale;
+      if (!std::isfinite(value)) {
+        ++out_.not_finite;
+        continue;
+      }
+      out_.zeros += value == 0 ? 1 : 0;
+      const double wide = std::abs(value);
+      out_.max_abs = std::max(out_.max_abs, wide);
+      out_.sum_squares += wide * wide;
+    }
+  }
+  out_.values += static_cast<double>(end - begin);
+  return {};
+}
+
+Result<float> UnitScan::fp8_scale(std::size_t row, std::size_t block, Window& scales) const {
+  if (stored_.fp8_scale == Fp8Scale::kNone) return 1.0F;
   const std::size_t grid_columns =
       (static_cast<std::size_t>(stored_.columns) + kFp8Block - 1) / kFp8Block;
   std::size_t index = 0;
   if (stored_.fp8_scale == Fp8Scale::kRow) index = row;
   if (stored_.fp8_scale == Fp8Scale::kBlock128) index = row / kFp8Block * grid_columns + block;
-  return element_at(stored_.scales->info->dtype, checkpoint_.data(*stored_.scales), index);
+  const Dtype dtype = stored_.scales->info->dtype;
+  const std::size_t size = static_cast<std::size_t>(dtype_bits(dtype)) / 8;
+  NIBBLE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, scales.bytes(index * size, size));
+  return element_at(dtype, bytes, 0);
 }
 
-void UnitScan::element_row(std::size_t row) {
+Result<> UnitScan::element_row(std::size_t row, Window& codes, Window& scales) {
   const auto columns = static_cast<std::size_t>(stored_.columns);
   const std::size_t step = stored_.fp8_scale == Fp8Scale::kBlock128 ? kFp8Block : columns;
   for (std::size_t column = 0; column < columns; column += step) {
     const std::size_t end = std::min(columns, column + step);
-    elements(row * columns + column, row * columns + end, fp8_scale(row, column / kFp8Block));
+    NIBBLE_ASSIGN_OR_RETURN(const float scale, fp8_scale(row, column / kFp8Block, scales));
+    NIBBLE_RETURN_IF_ERROR(elements(row * columns + column, row * columns + end, scale, codes));
   }
+  return {};
 }
 
-ValueStats UnitScan::scan(const Unit& unit) {
+Result<ValueStats> UnitScan::scan(const Unit& unit) {
   if (kind_of(stored_) == Kind::kElements) {
-    for (std::size_t row = unit.row_begin; row < unit.row_end; ++row) element_row(row);
+    const StoredTensor& scale = stored_.scales != nullptr ? *stored_.scales : *stored_.codes;
+    Window codes(checkpoint_, *stored_.codes,
+                 stored_.codes->info->bytes() / all_rows(stored_) * unit.row_end);
+    Window scales(checkpoint_, scale, scale.info->bytes());
+    for (std::size_t row = unit.row_begin; row < unit.row_end; ++row) {
+      NIBBLE_RETURN_IF_ERROR(element_row(row, codes, scales));
+    }
     return out_;
   }
-  const std::span<const std::uint8_t> codes = bytes_of(checkpoint_, *stored_.codes);
-  const std::span<const std::uint8_t> scales = bytes_of(checkpoint_, *stored_.scales);
-  const std::size_t rows = all_rows(stored_);
-  const std::size_t code_bytes = codes.size() / rows;
-  const std::size_t scale_bytes = scales.size() / rows;
-  for (std::size_t row = unit.row_begin; row < unit.row_end; ++row) {
-    packed_row(codes.subspan(row * code_bytes, code_bytes),
-               scales.subspan(row * scale_bytes, scale_bytes));
-  }
+  NIBBLE_RETURN_IF_ERROR(packed(unit));
   // A factor that nobody can multiply by is a fault of its own; the codes can still be looked at.
   const bool usable = bound_.factor && factor_fault(*bound_.factor).empty();
   const double factor = usable ? *bound_.factor : 1;
@@ -246,10 +284,15 @@ void check_gate_and_up(const Binding& binding, const std::vector<ValueStats>& va
     if (!expert || expert->gate == expert->up) continue;
     ratios.push_back({&expert->gate->stored.name, rms_of(expert->gate), rms_of(expert->up)});
   }
-  warn_of_outliers(ratios,
-                   "the size of gate's values to up's is more than 8 times off that of the layer's "
-                   "other experts; a factor may have been changed after quantization",
-                   log);
+  const std::vector<const std::string*> by_factor = outliers(factor_ratios(binding, layer));
+  for (const std::string* name : outliers(ratios)) {
+    const bool told = std::find(by_factor.begin(), by_factor.end(), name) != by_factor.end();
+    if (told) continue;  // the factor is the cause
+    log.add(Severity::kWarning, "gate-up-values-inconsistent", *name,
+            "the size of gate's values to up's is more than 8 times off that of the layer's other "
+            "experts, although their factors are not; scales or a factor may have been changed "
+            "after quantization");
+  }
 }
 
 }  // namespace
@@ -281,9 +324,9 @@ double scan_bytes(const Binding& binding) {
   return sum;
 }
 
-std::vector<ValueStats> scan_values(const Binding& binding, Progress* progress) {
+std::vector<ValueStats> scan_values(const Binding& binding, Progress* progress, FaultLog& log) {
   const std::vector<Unit> units = units_of(binding);
-  std::vector<ValueStats> parts(units.size());
+  std::vector<std::optional<Result<ValueStats>>> parts(units.size());
   std::mutex advancing;
   ThreadPool pool(static_cast<int>(usable_processors().size()));
   WorkQueue queue(static_cast<std::int64_t>(units.size()));
@@ -298,8 +341,20 @@ std::vector<ValueStats> scan_values(const Binding& binding, Progress* progress) 
     }
   });
   std::vector<ValueStats> all(binding.matrices().size());
+  std::vector<bool> unread(all.size(), false);
   for (std::size_t number = 0; number < units.size(); ++number) {
-    all[units[number].matrix].merge(parts[number]);  // in the order of the units: always the same
+    const std::size_t matrix = units[number].matrix;
+    const Result<ValueStats>& part = *parts[number];
+    if (part.ok()) {
+      all[matrix].merge(*part);  // in the order of the units: always the same
+    } else {
+      const StoredTensor& codes = *binding.matrices()[matrix].stored.codes;
+      binding.checkpoint().note_unread(codes, part.error(), log);
+      unread[matrix] = true;
+    }
+  }
+  for (std::size_t matrix = 0; matrix < all.size(); ++matrix) {
+    if (unread[matrix]) all[matrix] = {};  // half of it would say something wrong of the whole
   }
   return all;
 }

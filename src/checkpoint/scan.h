@@ -1,7 +1,7 @@
 // Every value of every matrix: what `nibble inspect --deep` reads.
 //
 //   Progress progress("scanning", scan_bytes(binding));
-//   const std::vector<ValueStats> values = scan_values(binding, &progress);
+//   const std::vector<ValueStats> values = scan_values(binding, &progress, log);
 //   values[i].rms();          // of binding.matrices()[i]
 #pragma once
 
@@ -34,8 +34,9 @@ struct ValueStats {
 double scan_bytes(const Binding& binding);
 
 // One entry a matrix, in the order of binding.matrices(). Reads on all processors; the result does
-// not depend on their number.
-std::vector<ValueStats> scan_values(const Binding& binding, Progress* progress);
+// not depend on their number. A file that can no longer be read, or has become shorter, is a fault;
+// its matrices count as not looked at.
+std::vector<ValueStats> scan_values(const Binding& binding, Progress* progress, FaultLog& log);
 
 // What the values say of the checkpoint's soundness.
 void check_scanned(const Binding& binding, const std::vector<ValueStats>& values, FaultLog& log);

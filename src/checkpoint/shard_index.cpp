@@ -28,8 +28,14 @@ std::optional<std::uint64_t> read_total(const Json& document) {
 Result<ShardIndex> parse_shard_index(std::string_view json, std::string_view where) {
   NIBBLE_ASSIGN_OR_RETURN(Json document, Json::parse(json, where));
   Json* map = document.find("weight_map");
-  if (map == nullptr || !map->is_object() || map->as_object().empty()) {
+  if (map == nullptr) {
     return input_error("{}: has no \"weight_map\" with the file of each tensor", where);
+  }
+  if (!map->is_object()) {
+    return input_error("{}: \"weight_map\" must be an object, found {}", where, map->kind_name());
+  }
+  if (map->as_object().empty()) {
+    return input_error("{}: \"weight_map\" is empty; it names the file of each tensor", where);
   }
   std::set<std::string> files;
   const std::string* last = nullptr;  // neighbours mostly share a file

@@ -1,7 +1,10 @@
 #include "cli/inspect.h"
 
+#include <cerrno>
+#include <cstdio>
 #include <fmt/core.h>
 #include <memory>
+#include <system_error>
 
 #include "base/table.h"
 #include "base/text.h"
@@ -162,6 +165,20 @@ std::string inspect_text(const CheckpointReport& report, const Style& style) {
   return text + "\n" + verdict_text(report, style);
 }
 
+namespace {
+
+// A reader that closes the pipe early does not change what the checkpoint is, nor our status.
+void print_all(const std::string& text) {
+  try {
+    fmt::print("{}", text);
+  } catch (const std::system_error& error) {
+    if (error.code().value() != EPIPE) throw;
+    std::clearerr(stdout);  // told to nobody: not a failure
+  }
+}
+
+}  // namespace
+
 Result<int> run_inspect(const Arguments& arguments) {
   const std::string folder = arguments.text("DIR").value_or("");
   NIBBLE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(folder));
@@ -174,9 +191,9 @@ Result<int> run_inspect(const Arguments& arguments) {
       inspect_checkpoint(checkpoint, {.deep = arguments.has("--deep")}, scanning);
   progress.reset();  // erases its line
   if (arguments.has("--json")) {
-    fmt::print("{}\n", inspect_document(report).dump());
+    print_all(inspect_document(report).dump() + "\n");
   } else {
-    fmt::print("{}", inspect_text(report, Style::for_stdout()));
+    print_all(inspect_text(report, Style::for_stdout()));
   }
   return report.count(Severity::kError) > 0 ? kCannotBeServed : 0;
 }
@@ -201,7 +218,7 @@ CommandDef inspect_command() {
       .run = run_inspect,
       .operands = {{.name = "DIR",
                     .kind = ValueKind::kDirectory,
-                    .help = "folder of the checkpoint",
+                    .help = "the folder of the checkpoint",
                     .required = true}}};
 }
 

@@ -69,7 +69,11 @@ Result<> check_values(const OptionDef& option, const std::vector<std::string>& v
     return usage_error("{} is given {} times; give it once", option.name, values.size());
   }
   for (const std::string& value : values) {
-    if (value.empty()) return usage_error("{} is empty; give {}", option.name, option.value);
+    if (value.empty()) {
+      // An operand has no word for its value but its own name; its help says what it is.
+      return usage_error("{} is empty; give {}", option.name,
+                         option.value.empty() ? option.help : option.value);
+    }
     if (option.kind != ValueKind::kChoice) continue;
     if (std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end()) {
       continue;

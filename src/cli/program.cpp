@@ -81,9 +81,10 @@ int fail(std::string_view sentence, int status) {
   return status;
 }
 
-// A reader that has seen enough (`nibble doctor | head -1`) is no failure; a full disk is one.
-int output_failed(int error_number) {
-  if (error_number == EPIPE) return kDone;
+// A reader that has seen enough (`nibble doctor | head -1`) is no failure, and changes nothing of
+// `status`; a full disk is one.
+int output_failed(int error_number, int status) {
+  if (error_number == EPIPE) return status;
   const std::string reason = std::generic_category().message(error_number);
   return fail("cannot write to standard output: " + reason, kFailed);
 }
@@ -92,7 +93,7 @@ int output_failed(int error_number) {
 int finish(int status) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  return output_failed(errno != 0 ? errno : EIO);
+  return output_failed(errno != 0 ? errno : EIO, status);
 }
 
 int report(const Error& error) {
@@ -108,7 +109,7 @@ int run_program(int argc, const char* const* argv) {
   } catch (const std::bad_alloc&) {
     return fail("out of memory; free some, or give a smaller input", kFailed);
   } catch (const std::system_error& error) {
-    if (std::ferror(stdout) != 0) return output_failed(error.code().value());
+    if (std::ferror(stdout) != 0) return output_failed(error.code().value(), kDone);
     return fail(error.what(), kFailed);
   } catch (const std::exception& error) {
     return fail(fmt::format("unexpected failure: {}; please report it", error.what()), kFailed);

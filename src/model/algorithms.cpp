@@ -47,6 +47,12 @@ Result<ModuleFormat> algorithm_format(std::string_view name, std::string_view wh
                      did_you_mean(name, known));
 }
 
+std::optional<std::int64_t> block_size(Format format) {
+  if (format == Format::kNvfp4) return 16;
+  if (format == Format::kMxfp4 || format == Format::kMxfp8) return 32;
+  return std::nullopt;
+}
+
 void note_integer_groups(std::int64_t group, std::string_view where,
                          std::vector<std::string>& warnings) {
   if (group == 128) return;

@@ -5,6 +5,8 @@
 //   tensor_format({"num_bits": 4, "type": "float", "group_size": 16}, where, warnings)   // nvfp4
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,9 @@ Result<ModuleFormat> algorithm_format(std::string_view name, std::string_view wh
 enum class TensorRole { kWeights, kActivations };
 Result<Format> tensor_format(const Json& tensor, TensorRole role, const std::string& where,
                              std::vector<std::string>& warnings);
+
+// Of formats whose blocks have one size by definition.
+std::optional<std::int64_t> block_size(Format format);
 
 // Says that 4-bit integers in groups of `group` are counted as groups of 128, unless they are.
 void note_integer_groups(std::int64_t group, std::string_view where,

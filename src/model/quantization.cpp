@@ -106,14 +106,24 @@ Result<> Quantization::check_work(std::int64_t layers, std::string_view where) c
       where, layers, steps, kMaxSteps);
 }
 
-ModuleFormat Quantization::format_of(std::string_view module) const {
-  if (rules_.empty() || excluded_.matches(module)) return base_;
+const Quantization::Rule* Quantization::rule_of(std::string_view module) const {
+  if (rules_.empty() || excluded_.matches(module)) return nullptr;
   for (const Rule& rule : rules_) {
-    if (rule.named.matches(module)) return rule.format;
+    if (rule.named.matches(module)) return &rule;
     if (rule.all == Class::kNone || is_left_alone(module)) continue;
-    if (rule.all == Class::kLinear || is_routed_expert(module)) return rule.format;
+    if (rule.all == Class::kLinear || is_routed_expert(module)) return &rule;
   }
-  return base_;
+  return nullptr;
+}
+
+ModuleFormat Quantization::format_of(std::string_view module) const {
+  const Rule* rule = rule_of(module);
+  return rule != nullptr ? rule->format : base_;
+}
+
+std::optional<std::int64_t> Quantization::group_size_of(std::string_view module) const {
+  const Rule* rule = rule_of(module);
+  return rule != nullptr ? rule->group_size : std::nullopt;
 }
 
 std::string Quantization::summary() const {

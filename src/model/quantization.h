@@ -40,6 +40,9 @@ class Quantization {
                                     std::int64_t layers, std::vector<std::string>& warnings);
 
   ModuleFormat format_of(std::string_view module) const;
+  // The size of the blocks of its weights, where the configuration states one: a claim of its own,
+  // for it may contradict the format.
+  std::optional<std::int64_t> group_size_of(std::string_view module) const;
   ModuleFormat base() const { return base_; }
   // A regular expression that makes it take too long to ask for all `modules`, or nullptr.
   const std::string* slow_regex(const std::vector<std::string>& modules) const;
@@ -56,7 +59,10 @@ class Quantization {
     ModulePatterns named;
     Class all = Class::kNone;
     ModuleFormat format;
+    std::optional<std::int64_t> group_size = std::nullopt;  // as stated
   };
+
+  const Rule* rule_of(std::string_view module) const;  // nullptr: not quantized
 
   bool is_left_alone(std::string_view module) const;
   Result<> check_work(std::int64_t layers, std::string_view where) const;

@@ -17,6 +17,21 @@ const std::vector<std::string> kNeverConverted = {"gate", "router", "shared_expe
 // head weights and the MTP projection are bf16 as well.
 const std::vector<std::string> kKeptByFp8 = {"lm_head", "weights_proj", "eh_proj"};
 
+// What config_groups beside a quant_algo state of the weights' blocks: a size unlike the format's
+// where there is one, for that is what somebody must look at.
+std::optional<std::int64_t> stated_group(const Json& groups, Format format) {
+  std::optional<std::int64_t> stated;
+  for (const auto& [name, group] : groups.as_object()) {
+    const Json* weights = group.is_object() ? group.find("weights") : nullptr;
+    const Json* size =
+        weights != nullptr && weights->is_object() ? weights->find("group_size") : nullptr;
+    if (size == nullptr || !size->is_integer()) continue;
+    stated = size->as_integer();
+    if (stated != block_size(format)) break;
+  }
+  return stated;
+}
+
 }  // namespace
 
 class QuantizationParser {
@@ -42,9 +57,12 @@ class QuantizationParser {
   Result<> read_kv(const Json& json);
   Result<> exclude(ObjectReader& reader, std::string_view key);
   Result<ModuleFormat> group_format(const Json& group, const std::string& where);
-  void cover(Quantization::Class all, ModuleFormat format) {
-    out_.rules_.push_back({{}, all, with_base(format)});
+  void cover(Quantization::Class all, ModuleFormat format,
+             std::optional<std::int64_t> group_size = std::nullopt) {
+    out_.rules_.push_back({{}, all, with_base(format), group_size});
   }
+  void note_group_size(ModuleFormat format, std::optional<std::int64_t> group,
+                       const std::string& where);
   void leave_alone(const std::vector<std::string>& names) {
     out_.left_alone_.insert(out_.left_alone_.end(), names.begin(), names.end());
   }
@@ -112,7 +130,7 @@ Result<> QuantizationParser::read_modelopt(const Json& json) {
   }
   ObjectReader reader(json, where_);
   const std::optional<std::string> name = reader.string("quant_algo");
-  const std::optional<std::int64_t> group = reader.integer("group_size", {.above = 0});
+  std::optional<std::int64_t> group = reader.integer("group_size");
   const Json* layers = reader.object("quantized_layers");
   const Json* groups = reader.object("config_groups");
   NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
@@ -122,15 +140,14 @@ Result<> QuantizationParser::read_modelopt(const Json& json) {
   if (layers != nullptr && !layers->as_object().empty()) return read_quantized_layers(*layers);
   if (name && *name != "MIXED_PRECISION") {
     NIBBLE_ASSIGN_OR_RETURN(ModuleFormat format, algorithm_format(*name, where_));
-    if (format.weights == Format::kNvfp4 && group.value_or(16) != 16) {
-      return input_error("{}: \"group_size\" is {}; {} has groups of 16", where_, *group, *name);
-    }
+    if (!group && groups != nullptr) group = stated_group(*groups, format.weights);
+    note_group_size(format, group, where_);
     if (groups != nullptr && groups->as_object().size() == 1) {
       const Json& only = groups->as_object().front().second;
       const Json* input = only.find("input_activations");
       if (input != nullptr && input->is_null()) format.activations = Format::kBf16;
     }
-    cover(Quantization::Class::kLinear, format);
+    cover(Quantization::Class::kLinear, format, group);
     return {};
   }
   if (groups != nullptr) return read_groups(*groups);
@@ -143,19 +160,33 @@ Result<> QuantizationParser::read_modelopt(const Json& json) {
   return {};
 }
 
+// The format has its own size of blocks, and is counted with that; who holds the file against the
+// claim learns of it by group_size_of.
+void QuantizationParser::note_group_size(ModuleFormat format, std::optional<std::int64_t> group,
+                                         const std::string& where) {
+  const std::optional<std::int64_t> own = block_size(format.weights);
+  if (!own || !group || *group == *own) return;
+  warnings_.push_back(
+      fmt::format("{}: \"group_size\" is {}, but {} has groups of {}, and is counted so", where,
+                  *group, to_string(format.weights), *own));
+}
+
 // {"model.layers.0.mlp.experts.0.gate_proj": {"quant_algo": "NVFP4", "group_size": 16}, ...}
 Result<> QuantizationParser::read_quantized_layers(const Json& layers) {
   for (const auto& [module, entry] : layers.as_object()) {
     const std::string where = fmt::format("{}: quantized_layers: {}", where_, module);
     ObjectReader reader(entry, where);
     const std::string name = reader.require_string("quant_algo");
+    const std::optional<std::int64_t> group = reader.integer("group_size");
     NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
     NIBBLE_ASSIGN_OR_RETURN(ModuleFormat format, algorithm_format(name, where));
     format = with_base(format);
-    auto rule = std::find_if(out_.rules_.begin(), out_.rules_.end(),
-                             [&](const auto& known) { return known.format == format; });
+    auto rule = std::find_if(out_.rules_.begin(), out_.rules_.end(), [&](const auto& known) {
+      return known.format == format && known.group_size == group;
+    });
     if (rule == out_.rules_.end()) {
-      rule = out_.rules_.insert(rule, {{}, Quantization::Class::kNone, format});
+      note_group_size(format, group, where);
+      rule = out_.rules_.insert(rule, {{}, Quantization::Class::kNone, format, group});
     }
     NIBBLE_RETURN_IF_ERROR(rule->named.add(module));
   }

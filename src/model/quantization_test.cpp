@@ -312,6 +312,29 @@ TEST(Quantization, DifferentListsAndCachesAreNoticed) {
   EXPECT_NE(caches.warnings[0].find("KV cache is nvfp4"), std::string::npos) << caches.warnings[0];
 }
 
+TEST(Quantization, AStatedSizeOfBlocksIsKeptAndQuestioned) {
+  const auto group_of = [](const std::string& fields, std::size_t warnings) {
+    const Parsed parsed = parse(R"({"quant_method": "modelopt", )" + fields + "}");
+    EXPECT_EQ(parsed.warnings.size(), warnings) << fields;
+    EXPECT_EQ(parsed.quantization->format_of(kExpert).weights, Format::kNvfp4) << fields;
+    return parsed.quantization->group_size_of(kExpert);
+  };
+  EXPECT_EQ(group_of(R"("quant_algo": "NVFP4")", 0), std::nullopt);
+  EXPECT_EQ(group_of(R"("quant_algo": "NVFP4", "group_size": 16)", 0), 16);
+  for (const int size : {32, 0, -1, 8}) {
+    const std::string field = fmt::format("\"group_size\": {}", size);
+    EXPECT_EQ(group_of(R"("quant_algo": "NVFP4", )" + field, 1), size);
+    EXPECT_EQ(
+        group_of(R"("quant_algo": "NVFP4", "config_groups": {"a": {"weights": {)" + field + "}}}",
+                 1),
+        size);
+    EXPECT_EQ(group_of(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {")" +
+                           std::string(kExpert) + R"(": {"quant_algo": "NVFP4", )" + field + "}}",
+                       1),
+              size);
+  }
+}
+
 // ---- faults ------------------------------------------------------------------------------------
 
 TEST(Quantization, Faults) {
@@ -324,7 +347,6 @@ TEST(Quantization, Faults) {
       {R"({"quant_method": 4})", "\"quant_method\" must be a string"},
       {R"("fp8")", "expected an object"},
       {R"({"quant_method": "modelopt", "quant_algo": "NVFP5"})", "did you mean NVFP4"},
-      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32})", "groups of 16"},
       {R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})",
        "needs \"quantized_layers\""},
       {R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",

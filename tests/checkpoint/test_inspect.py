@@ -1,5 +1,11 @@
 """nibble inspect on whole checkpoints and on every fault that toy.py can make."""
 import json
+import os
+import pathlib
+import struct
+import subprocess
+import tempfile
+import time
 
 import jsonschema
 import pytest
@@ -7,6 +13,7 @@ import pytest
 import large
 import toy
 import toy_faults
+import toy_layout
 
 EXPERT = "model.layers.1.mlp.experts.2."
 
@@ -31,6 +38,12 @@ EXPECTED = {
                                   "is bf16 by the header and"),
     "config-excludes-experts": ("warning config-contradicts-header", "model.layers.1.mlp.experts",
                                 "and bf16 by the configuration"),
+    "config-other-blocks": ("warning config-contradicts-header", "model.layers.0",
+                            "every 16 columns by the header and for every 32 by"),
+    "config-no-blocks": ("warning config-contradicts-header", "model.layers.0",
+                         "every 16 columns by the header and for every 0 by"),
+    "config-fewer-layers": ("warning layer-not-configured", "model.layers.1",
+                            "config.json names 1 layers (num_hidden_layers) and no MTP layers"),
     "truncated": ("error truncated", "model-00002-of-00002", ", 1 fewer"),
     "shard-missing": ("error shard-missing", "model-00002-of-00002", "does not hold it"),
     "index-disagrees": ("error index-disagrees", "model.norm.weight", "puts it into model-00001"),
@@ -44,7 +57,9 @@ EXPECTED = {
     "header-gap": ("error header-refused", "model-00002-of-00002", "belong to no tensor"),
 }
 # Faults that bring others with them: inspect says those too.
-COMPANIONS = {"gate-up-inconsistent": {"gate-up-factors-differ"}}
+COMPANIONS = {"gate-up-inconsistent": {"gate-up-factors-differ"},
+              # The same configuration contradicts itself, whatever the header says.
+              "config-other-blocks": {"config-odd"}, "config-no-blocks": {"config-odd"}}
 # Transformers' reader of gpt-oss converts the experts alone, whatever its list of exceptions says.
 NOT_A_CLAIM = {("config-contradicts-header", "gpt-oss")}
 SCANNED = {"nan-scale", "negative-scale"}
@@ -113,6 +128,8 @@ def test_each_fault_is_found(inspect, tmp_path, fault, dialect):
     matching = [f for f in document["faults"] if f["id"] == name and sentence in f["sentence"]]
     assert matching, document["faults"]
     assert any(place in example for example in matching[0]["examples"])
+    ids = [f["id"] for f in document["faults"]]
+    assert len(ids) == len(set(ids)), "one cause, one finding"
     others = {f["id"] for f in document["faults"]} - {name}
     assert others <= COMPANIONS.get(fault, set()), document["faults"]
     assert status == (2 if severity == "error" else 0)
@@ -155,6 +172,114 @@ def test_stale_configurations_are_told_apart(inspect, tmp_path):
     (folder / "hf_quant_config.json").write_text(json.dumps(stale))
     status, document = inspect(folder)
     assert status == 0 and said(document) == {"warning config-odd"}
+
+
+@pytest.mark.parametrize("fault", ["config-other-blocks", "config-no-blocks"])
+def test_a_claim_of_other_blocks_does_not_agree(inspect, tmp_path, fault):
+    _, document = inspect(toy.write(tmp_path / "toy", "modelopt", fault))
+    agrees = {row["found"]: row["agrees"] for row in document["scope"]}
+    assert agrees == {"nvfp4": False, "bf16": True}
+
+
+def test_announced_mtp_layers_are_no_surprise(inspect, tmp_path):
+    folder = toy.write(tmp_path / "toy", "modelopt", "config-fewer-layers")
+    config = json.loads((folder / "config.json").read_text())
+    config["num_nextn_predict_layers"] = 1
+    (folder / "config.json").write_text(json.dumps(config))
+    _, document = inspect(folder)
+    assert "warning layer-not-configured" not in said(document)
+
+
+@pytest.mark.parametrize("name", ["", ".", ".weight", "a\u202eb", "\u2066\u200b", "x\ny", "." * 300])
+def test_odd_names_of_tensors_keep_the_document_and_the_terminal_whole(inspect, nibble, tmp_path, name):
+    folder = toy.write(tmp_path / "toy", "modelopt")
+    header, data = toy_layout.read_shard(folder / toy_layout.shard_name(2))
+    end = max(e["data_offsets"][1] for n, e in header.items() if n != "__metadata__")
+    header[name] = {"dtype": "BF16", "shape": [4, 4], "data_offsets": [end, end + 32]}
+    content = toy_layout.file_bytes(json.dumps(header), data + bytes(32))
+    (folder / toy_layout.shard_name(2)).write_bytes(content)
+    (folder / toy_layout.INDEX).unlink()
+    status, document = inspect(folder, "--deep")
+    assert status == 2 and "error extra-tensor" in said(document)
+    shown = nibble("inspect", str(folder), "--deep").stdout
+    for control in "\u202a\u202e\u2066\u200b":
+        assert control not in shown
+
+
+def test_a_shard_that_is_shortened_while_it_is_scanned_is_truncated(binary, tmp_path):
+    """They are cut to their headers once the last of them is open: scanning them takes seconds."""
+    folder = tmp_path / "large"
+    large.write(folder, layers=24, experts=256, shards=8)
+    shards = sorted(folder.glob("*.safetensors"))
+    running = subprocess.Popen([binary, "inspect", str(folder), "--deep", "--json"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    maps = pathlib.Path(f"/proc/{running.pid}/maps")
+    deadline = time.monotonic() + 30
+    while shards[-1].name not in maps.read_text() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.05)
+    for shard in shards:
+        with open(shard, "r+b") as file:
+            size = struct.unpack("<Q", file.read(8))[0] + 8
+            file.truncate(size)
+    out, err = running.communicate(timeout=100)
+    assert (running.returncode, err) == (2, "")
+    faults = json.loads(out)["faults"]
+    cut = [f for f in faults if f["id"] == "truncated"]
+    assert {f["severity"] for f in cut} == {"error"}
+    assert {e for f in cut for e in f["examples"]} == {shard.name for shard in shards}
+    assert all(f["count"] == 1 for f in cut)
+
+
+@pytest.fixture
+def as_stranger(binary):
+    """Runs nibble as somebody whom permissions bind: root is not bound by them."""
+
+    def run(*words):
+        who = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        return subprocess.run([binary, *words], capture_output=True, text=True, timeout=60, **who)
+
+    return run
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444, 0o111])
+def test_a_folder_that_may_not_be_read_is_said_to_be_that(as_stranger, mode):
+    with tempfile.TemporaryDirectory() as above:
+        os.chmod(above, 0o755)
+        folder = toy.write(pathlib.Path(above) / "toy", "gpt-oss")
+        folder.chmod(mode)
+        try:
+            result = as_stranger("inspect", str(folder))
+        except PermissionError:
+            pytest.skip("another user may not start the program here")
+        finally:
+            folder.chmod(0o755)
+    assert result.returncode == 2 and result.stdout == ""
+    assert "Permission denied" in result.stderr and "holds neither" not in result.stderr
+
+
+def test_sentences_end_and_are_true(nibble, inspect, tmp_path):
+    result = nibble("inspect", "")
+    assert result.returncode == 2
+    assert result.stderr == "nibble: DIR is empty; give the folder of the checkpoint\n"
+    folder = toy.write(tmp_path / "toy", "modelopt")
+    (folder / "config.json").unlink()
+    (folder / "config.json").mkdir()
+    status, document = inspect(folder)
+    assert status == 2 and said(document) == {"error config-refused"}
+    assert "is a folder" in document["faults"][0]["sentence"]
+
+
+def test_a_reader_that_closes_the_pipe_does_not_change_the_status(binary, tmp_path):
+    """Both when all is taken at once and when the pipe is closed before anything is."""
+    broken = toy.write(tmp_path / "broken", "modelopt", "missing-tensor")
+    whole = toy.write(tmp_path / "whole", "modelopt")
+    for folder, status in [(broken, 2), (whole, 0)]:
+        for words in ["", "--json"]:
+            for reader in ["true", "head -1"]:
+                script = f'"{binary}" inspect "{folder}" {words} | {reader} > /dev/null; exit ${{PIPESTATUS[0]}}'
+                result = subprocess.run(["bash", "-c", script], stderr=subprocess.PIPE, timeout=60)
+                assert (result.returncode, result.stderr) == (status, b""), (words, reader)
 
 
 @pytest.mark.parametrize("kind", ["absent", "empty", "file"])

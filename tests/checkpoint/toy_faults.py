@@ -14,6 +14,7 @@ from toy_layout import INDEX, Tensor, shard_name
 from toy_numbers import E4M3_NAN, E8M0_NAN, fp32
 
 NVFP4 = ("modelopt", "modelopt-legacy", "compressed-tensors")
+MODELOPT = ("modelopt", "modelopt-legacy")
 PER_EXPERT = NVFP4 + ("mxfp4-compressed-tensors",)
 ALL = PER_EXPERT + ("gpt-oss",)
 
@@ -46,7 +47,7 @@ def find(name, dialect):
 
 def meaning(name):
     fault = FAULTS[name]
-    where = {ALL: "", NVFP4: " (NVFP4)", PER_EXPERT: " (not gpt-oss)"}[fault.dialects]
+    where = {ALL: "", NVFP4: " (NVFP4)", MODELOPT: " (ModelOpt)", PER_EXPERT: " (not gpt-oss)"}[fault.dialects]
     return fault.meaning + where
 
 
@@ -237,6 +238,37 @@ def config_excludes_experts(tensors, documents):
         "quant_method", "")
     _ignored(documents).append("re:model\\.layers\\.1\\.mlp\\.experts.*" if compressed
                                else "model.layers.1.mlp.experts*")
+
+
+def _claims_of_blocks(documents):
+    """The descriptions of weights or matrices that state a group_size."""
+    if "hf_quant_config.json" in documents:
+        return [documents["hf_quant_config.json"]["quantization"]]
+    claim = documents["config.json"]["quantization_config"]
+    return [group["weights"] for group in claim["config_groups"].values()]
+
+
+@edits(MODELOPT)
+def config_other_blocks(tensors, documents):
+    """the configuration says that blocks have 32 columns; they have 16"""
+    for claim in _claims_of_blocks(documents):
+        claim["group_size"] = 32
+
+
+@edits(MODELOPT)
+def config_no_blocks(tensors, documents):
+    """the configuration says that blocks have 0 columns; they have 16"""
+    for claim in _claims_of_blocks(documents):
+        claim["group_size"] = 0
+
+
+@edits(ALL)
+def config_fewer_layers(tensors, documents):
+    """the configuration says 1 layer; there are 2"""
+    config = documents["config.json"]
+    config["num_hidden_layers"] = 1
+    if "layer_types" in config:
+        config["layer_types"] = config["layer_types"][:1]
 
 
 # ---- files --------------------------------------------------------------------------------------
