@@ -96,8 +96,8 @@ def row_text(row, stale):
     if row["time_us"] is None:
         cells += [f"not timed: {row['error']}"] + ["-"] * 6
     else:
-        bound = (f"memory {row['bandwidth_gb_s']:.1f} GB/s" if row["bound_by"] == "memory" else
-                 f"multiply {row['tops'] * 1e3:.0f} Gop/s")
+        bound = (f"memory {row.get('roof_gb_s', row.get('bandwidth_gb_s')):.1f} GB/s" if row["bound_by"] == "memory" else
+                 f"multiply {row.get('roof_tops', row.get('tops')) * 1e3:.0f} Gop/s")
         off = row["predicted_ratio"] - 1
         cells += [time_text(row["time_us"]), row["samples"], time_text(row["floor_us"]),
                   f"{1 / row['roof_share']:.2f}", interval_text(row), bound, f"{100 * off:+.0f} %"]

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "base/units.h"
+#include "bench/memory_need.h"
+#include "kernels/gemm/gemm.h"
 
 namespace nibble {
 namespace {
@@ -16,6 +19,7 @@ constexpr double kProbeBytes = 64e6;
 Result<> measure_roofs(const BenchRequest& request, const BenchProgress& progress,
                        BenchReport& report) {
   progress("roofs", 0);
+  const MachineState before = read_machine_state();
   report.cpu = probe_cpu();
   CpuRoofRequest wanted = roof_request(report.cpu);
   if (request.threads == report.cpu.cores) {
@@ -25,6 +29,7 @@ Result<> measure_roofs(const BenchRequest& request, const BenchProgress& progres
     report.roofs.taken_unix_s = unix_now();
     NIBBLE_ASSIGN_OR_RETURN(report.roofs.roofs, measure_cpu_roofs(wanted));
   }
+  report.roofs.conditions.busy_share = busy_share(change_between(before, read_machine_state()));
   if (!request.scaling) return {};
   progress("roofs by threads", 0);
   NIBBLE_ASSIGN_OR_RETURN(
@@ -39,16 +44,42 @@ class Bench {
       : request_(request),
         progress_(progress),
         report_(report),
+        start_(read_machine_state()),
         pool_(request.threads),
         rates_(pool_, request.isa, request.row_seconds) {}
 
-  Result<> run() {
-    for (const BenchShape& shape : request_.shapes) NIBBLE_RETURN_IF_ERROR(measure_shape(shape));
+  void run() {
+    for (const BenchShape& shape : request_.shapes) {
+      const std::size_t rows = report_.rows.size();
+      const Result<> measured = measure_shape(shape);
+      if (!measured.ok()) add_failed(shape, report_.rows.size() - rows, measured.error().message);
+    }
     report_.kernel_rates = rates_.to_json();
-    return {};
   }
 
  private:
+  // The rows of a shape that failed, from the one that did.
+  void add_failed(const BenchShape& shape, std::size_t done, const std::string& why) {
+    for (std::size_t at = done; at < shape.tokens.size(); ++at) {
+      report_.rows.push_back({.shape = shape,
+                              .tokens = shape.tokens[at],
+                              .threads = pool_.threads(),
+                              .cold = request_.cold,
+                              .kernel = gemm_name(shape.format, shape.activations, request_.isa),
+                              .error = why});
+      ++done_;
+    }
+  }
+
+  // Processor time is counted in ticks of 10 ms: a short row is judged by all that came before it.
+  StateChange meanwhile(const MachineState& before) const {
+    constexpr double kLeastSeconds = 1;
+    const MachineState now = read_machine_state();
+    const bool long_enough =
+        before.time && now.time && now.time->total - before.time->total >= kLeastSeconds;
+    return change_between(long_enough ? before : start_, now);
+  }
+
   Result<> measure_shape(const BenchShape& shape) {
     const BenchSetup setup{.pool = pool_,
                            .isa = request_.isa,
@@ -78,8 +109,10 @@ class Bench {
       progress_(fmt::format("{} {} x {}, {} tokens", shape.name, to_string(shape.format),
                             to_string(shape.activations), tokens),
                 done_);
+      const MachineState before = read_machine_state();
       NIBBLE_ASSIGN_OR_RETURN(BenchRow row,
                               measure_row(*rig, shape, tokens, request_.cold, context));
+      judge_row(row, meanwhile(before));
       report_.rows.push_back(std::move(row));
       ++done_;
     }
@@ -89,6 +122,7 @@ class Bench {
   const BenchRequest& request_;
   const BenchProgress& progress_;
   BenchReport& report_;
+  MachineState start_;
   ThreadPool pool_;
   KernelRates rates_;
   double done_ = 0;
@@ -108,11 +142,15 @@ bool BenchReport::failed() const {
 }
 
 Result<BenchReport> run_bench(const BenchRequest& request, const BenchProgress& progress) {
-  for (const BenchShape& shape : request.shapes) NIBBLE_RETURN_IF_ERROR(check_shape(shape));
+  const double available = available_memory_bytes();
+  for (const BenchShape& shape : request.shapes) {
+    NIBBLE_RETURN_IF_ERROR(check_shape(shape));
+    NIBBLE_RETURN_IF_ERROR(check_memory(shape, available));
+  }
   const MachineState before = read_machine_state();
   BenchReport report;
   NIBBLE_RETURN_IF_ERROR(measure_roofs(request, progress, report));
-  NIBBLE_RETURN_IF_ERROR(Bench(request, progress, report).run());
+  Bench(request, progress, report).run();
   const MachineState after = read_machine_state();
   report.state = state_json(before, after);
   report.notes = state_notes(before, after);
@@ -144,27 +182,94 @@ Json to_json(const BenchReport& report) {
   return json;
 }
 
-std::string to_csv(const std::vector<BenchRow>& rows) {
-  constexpr const char* kColumns[] = {
-      "op",      "kind",     "format",   "activations",    "experts",      "top_k",
-      "m",       "n",        "k",        "tokens",         "threads",      "cold",
-      "time_us", "floor_us", "bound_by", "roof_share",     "predicted_us", "bytes",
-      "flop",    "samples",  "stopped",  "bandwidth_gb_s", "tops",         "kernel"};
-  std::string text;
-  for (const char* column : kColumns) text += fmt::format("{}{}", text.empty() ? "" : ",", column);
-  text += "\n";
-  for (const BenchRow& row : rows) {
-    const Json json = to_json(row);
-    std::string line;
-    for (const char* column : kColumns) {
-      const Json& value = *json.find(column);
-      // Names of formats, kernels and operations hold neither commas nor quotes.
-      const std::string cell = value.is_null()     ? ""
-                               : value.is_string() ? value.as_string()
-                                                   : value.dump(0);
-      line += (column == kColumns[0] ? "" : ",") + cell;
+namespace {
+
+// Names of formats, kernels and operations hold neither commas nor quotes.
+std::string csv_cell(const Json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? value.as_string() : value.dump(0);
+}
+
+std::string quoted_cell(std::string_view text) {
+  std::string cell = "\"";
+  for (const char letter : text) cell += letter == '"' ? "\"\"" : std::string(1, letter);
+  return cell + "\"";
+}
+
+// A column of the rows; an interval is two of them.
+std::vector<std::pair<std::string, Json>> csv_columns(const Json& row) {
+  constexpr const char* kColumns[] = {"op",
+                                      "kind",
+                                      "format",
+                                      "activations",
+                                      "experts",
+                                      "top_k",
+                                      "m",
+                                      "n",
+                                      "k",
+                                      "tokens",
+                                      "threads",
+                                      "cold",
+                                      "time_us",
+                                      "time_interval_us",
+                                      "floor_us",
+                                      "bound_by",
+                                      "roof_share",
+                                      "roof_share_interval",
+                                      "predicted_us",
+                                      "bytes",
+                                      "flop",
+                                      "samples",
+                                      "stopped",
+                                      "roof_gb_s",
+                                      "roof_tops",
+                                      "reached_gb_s",
+                                      "reached_tops",
+                                      "disturbed",
+                                      "kernel"};
+  constexpr std::string_view kInterval = "_interval";
+  std::vector<std::pair<std::string, Json>> columns;
+  for (const std::string_view column : kColumns) {
+    const Json& value = *row.find(column);
+    const std::size_t at = column.find(kInterval);
+    if (at == std::string_view::npos) {
+      columns.emplace_back(column, value);
+      continue;
     }
-    text += line + "\n";
+    const std::string before(column.substr(0, at));
+    const std::string after(column.substr(at + kInterval.size()));
+    columns.emplace_back(before + "_low" + after, value.is_null() ? Json() : value.as_array()[0]);
+    columns.emplace_back(before + "_high" + after, value.is_null() ? Json() : value.as_array()[1]);
+  }
+  return columns;
+}
+
+}  // namespace
+
+std::string to_csv(const std::vector<BenchRow>& rows) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : csv_columns(to_json(BenchRow{}))) names.push_back(name);
+  std::string text = join(names, ",") + "\n";
+  for (const BenchRow& row : rows) {
+    std::vector<std::string> cells;
+    for (const auto& [name, value] : csv_columns(to_json(row))) cells.push_back(csv_cell(value));
+    text += join(cells, ",") + "\n";
+  }
+  return text;
+}
+
+std::string roofs_csv(const BenchReport& report) {
+  std::string text = "threads,roof,value,unit,measured_with\n";
+  const auto add = [&text](int threads, std::string_view name, const CpuRoof& roof,
+                           std::string_view unit) {
+    text += fmt::format("{},{},{},{},{}\n", threads, name, Json(roof.value).dump(0), unit,
+                        quoted_cell(roof.path));
+  };
+  for (const CpuRoofs& roofs : report.scaling) {
+    add(roofs.threads, "read", roofs.read, "GB/s");
+    for (const auto& [precision, roof] : roofs.rates) {
+      add(roofs.threads, to_string(precision), roof, "TFLOPS");
+    }
   }
   return text;
 }

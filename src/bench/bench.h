@@ -42,10 +42,14 @@ struct BenchReport {
 // Called before each step with what is being done and how many rows are done.
 using BenchProgress = std::function<void(std::string_view what, double rows)>;
 
+// Sizes of all shapes are checked before anything is measured; a shape that fails later is a row
+// with an error, and the others are measured all the same.
 Result<BenchReport> run_bench(const BenchRequest& request, const BenchProgress& progress);
 
 // nibble.bench/1; the caller adds its own version and command.
 Json to_json(const BenchReport& report);
 std::string to_csv(const std::vector<BenchRow>& rows);
+// A line for each roof at each number of threads.
+std::string roofs_csv(const BenchReport& report);
 
 }  // namespace nibble

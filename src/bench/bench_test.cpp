@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
+#include "bench/memory_need.h"
 
 namespace nibble {
 namespace {
@@ -58,12 +59,28 @@ TEST(RunBench, RefusesShapesThatNoKernelTakesBeforeItMeasures) {
   EXPECT_NE(refused(shape).find("even"), std::string::npos);
   shape = small_shape(BenchOp::kGemm, Format::kNvfp4, Format::kBf16);
   shape.top_k = 7;
-  EXPECT_NE(refused(shape).find("top_k"), std::string::npos);
+  EXPECT_NE(refused(shape).find("--top-k"), std::string::npos);
   shape = small_shape(BenchOp::kGemm, Format::kBf16, Format::kInt8);
   EXPECT_NE(refused(shape).find("bf16 weights"), std::string::npos);
   shape = small_shape(BenchOp::kGemm, Format::kNvfp4, Format::kBf16);
   shape.tokens = {0};
   EXPECT_NE(refused(shape).find("tokens"), std::string::npos);
+  shape = small_shape(BenchOp::kGemm, Format::kNvfp4, Format::kBf16);
+  shape.n = shape.k = 1'000'000;
+  EXPECT_NE(refused(shape).find("[1000000, 1000000]"), std::string::npos);
+}
+
+// A product so small that millions of copies would be needed to leave the caches.
+TEST(GemmRig, TinyMatricesHaveFewCopies) {
+  ThreadPool pool(1);
+  const BenchSetup setup{.pool = pool, .cold = true, .cache_bytes = 32e6, .available_bytes = 8e9};
+  BenchShape shape{.experts = 1, .top_k = 1, .n = 1, .k = 2, .tokens = {1}};
+  const auto rig = make_gemm_rig(shape, setup);
+  ASSERT_TRUE(rig.ok());
+  EXPECT_EQ((*rig)->ring().units, 1 << 14);
+  EXPECT_NE((*rig)->ring().note, "");
+  ASSERT_TRUE((*rig)->set_tokens(1).ok());
+  EXPECT_TRUE((*rig)->check().ok());
 }
 
 // Cold with little memory: the ring is as long as half of it allows, and the rest is a note.
@@ -73,7 +90,7 @@ TEST(GemmRig, UsesTheUnitsThatWereLongestUntouched) {
                          .isa = best_isa(),
                          .cold = true,
                          .cache_bytes = 1e6,
-                         .available_bytes = 100 * 40 * 96 * 9.0 / 16};
+                         .available_bytes = 100 * packed_bytes(Format::kNvfp4, 40, 96)};
   const auto rig = make_gemm_rig(small_shape(BenchOp::kGemm, Format::kNvfp4, Format::kInt8), setup);
   ASSERT_TRUE(rig.ok());
   EXPECT_EQ((*rig)->ring().units, 50);
@@ -90,12 +107,26 @@ TEST(ToCsv, HasOneLineARowAndAHeader) {
   BenchRow row{.shape = small_shape(BenchOp::kGemm, Format::kNvfp4, Format::kInt8), .tokens = 5};
   row.time_us.values = {12.5};
   row.time_us.median = 12.5;
+  row.time_us.interval = Interval{11, 14};
   const std::vector<std::string> lines = split(to_csv({row, row}), '\n');
   ASSERT_EQ(lines.size(), 4U);  // the last is empty
   EXPECT_EQ(split(lines[0], ',').size(), split(lines[1], ',').size());
   EXPECT_TRUE(lines[0].starts_with("op,kind,format,"));
   EXPECT_TRUE(lines[1].starts_with("gemm,gemm,nvfp4,int8,6,2,"));
-  EXPECT_NE(lines[1].find(",12.5,"), std::string::npos);
+  EXPECT_NE(lines[1].find(",12.5,11,14,"), std::string::npos) << lines[1];
+  EXPECT_NE(lines[0].find(",time_us,time_low_us,time_high_us,"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find(",roof_share_low,roof_share_high,"), std::string::npos) << lines[0];
+}
+
+TEST(RoofsCsv, HasALineForEachRoof) {
+  BenchReport report;
+  CpuRoofs roofs{.threads = 2};
+  roofs.read = {.value = 30.5, .path = "4 streams, avx2"};
+  roofs.rates[Precision::kInt8] = {.value = 0.5, .path = "vpdpbusd"};
+  report.scaling = {roofs};
+  EXPECT_EQ(roofs_csv(report),
+            "threads,roof,value,unit,measured_with\n2,read,30.5,GB/s,\"4 streams, avx2\"\n"
+            "2,int8,0.5,TFLOPS,\"vpdpbusd\"\n");
 }
 
 }  // namespace

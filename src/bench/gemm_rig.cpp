@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "bench/gemm_check.h"
+#include "bench/memory_need.h"
 #include "bench/rig.h"
 #include "bench/routes.h"
 #include "bench/weights.h"
@@ -15,9 +16,7 @@
 namespace nibble {
 namespace {
 
-// Distinct matrices in canonical form; the ring repeats them, since no kernel's time depends on
-// values.
-constexpr std::int64_t kMatrices = 4;
+constexpr auto kMatrices = static_cast<std::int64_t>(kDistinctMatrices);
 
 class GemmRig final : public Rig {
  public:
@@ -31,7 +30,8 @@ class GemmRig final : public Rig {
     ring_ = plan_ring({.unit_bytes = unit_bytes,
                        .least_units = shape_.experts,
                        .cache_bytes = setup_.cache_bytes,
-                       .available_bytes = setup_.available_bytes});
+                       .available_bytes = setup_.available_bytes,
+                       .unit_memory_bytes = expert_memory_bytes(shape_)});
     if (!setup_.cold) {
       ring_ = {.units = shape_.experts, .bytes = unit_bytes * static_cast<double>(shape_.experts)};
     }
@@ -178,38 +178,6 @@ class GemmRig final : public Rig {
 };
 
 }  // namespace
-
-Result<> check_shape(const BenchShape& shape) {
-  constexpr std::int64_t kMostSide = 1 << 20;
-  constexpr std::int64_t kMostExperts = 1 << 16;
-  constexpr std::int64_t kMostTokens = 1 << 16;
-  const auto fault = [&shape](std::string_view name, std::int64_t value, std::int64_t most) {
-    return usage_error("{} of {} is {}; give a whole number from 1 to {}", name, shape.name, value,
-                       most);
-  };
-  if (shape.n < 1 || shape.n > kMostSide) return fault("n", shape.n, kMostSide);
-  if (shape.k < 1 || shape.k > kMostSide) return fault("k", shape.k, kMostSide);
-  if (shape.experts < 1 || shape.experts > kMostExperts) {
-    return fault("experts", shape.experts, kMostExperts);
-  }
-  if (shape.top_k < 1 || shape.top_k > shape.experts) {
-    return fault("top_k", shape.top_k, shape.experts);
-  }
-  if (shape.format != Format::kBf16 &&
-      (shape.k % 2 != 0 || (shape.op == BenchOp::kMoe && shape.n % 2 != 0))) {
-    return usage_error("k of {} is {}; 4-bit weights need an even number", shape.name, shape.k);
-  }
-  const bool widths = shape.format != Format::kBf16 || shape.activations == Format::kBf16;
-  if (!widths) {
-    return usage_error("bf16 weights are multiplied with bf16 activations, not {}",
-                       to_string(shape.activations));
-  }
-  for (const std::int64_t tokens : shape.tokens) {
-    if (tokens < 1 || tokens > kMostTokens) return fault("tokens", tokens, kMostTokens);
-    if (tokens * shape.top_k > INT32_MAX / 4) return fault("tokens x top_k", tokens, kMostTokens);
-  }
-  return {};
-}
 
 Result<std::unique_ptr<Rig>> make_gemm_rig(const BenchShape& shape, const BenchSetup& setup) {
   NIBBLE_RETURN_IF_ERROR(check_shape(shape));

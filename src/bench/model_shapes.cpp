@@ -63,7 +63,8 @@ Result<ModelShapes> model_shapes(const Deployment& deployment,
                      .activations = pair->activations,
                      .n = static_cast<std::int64_t>(op.shape.n),
                      .k = static_cast<std::int64_t>(op.shape.k),
-                     .tokens = tokens};
+                     .tokens = tokens,
+                     .where = fmt::format("{} of {}", op.name, deployment.model.title)};
     if (shape.format == Format::kBf16) shape.activations = Format::kBf16;
     if (is_grouped(op)) {
       shape.experts = deployment.model.moe->experts;

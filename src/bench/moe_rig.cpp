@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "bench/gemm_check.h"
+#include "bench/memory_need.h"
 #include "bench/rig.h"
 #include "bench/routes.h"
 #include "bench/weights.h"
@@ -15,7 +16,7 @@
 namespace nibble {
 namespace {
 
-constexpr std::int64_t kMatrices = 4;  // distinct ones; the ring repeats them
+constexpr auto kMatrices = static_cast<std::int64_t>(kDistinctMatrices);
 // Quantize, gate and up, activate, quantize, down, combine.
 constexpr int kSections = 6;
 
@@ -29,7 +30,8 @@ class MoeRig final : public Rig {
                        .least_units = shape_.experts,
                        .cache_bytes = setup_.cache_bytes,
                        .available_bytes = setup_.available_bytes,
-                       .most_units = std::max(shape_.experts, kMostExperts)});
+                       .most_units = std::max(shape_.experts, kMostExperts),
+                       .unit_memory_bytes = expert_memory_bytes(shape_)});
     if (!setup_.cold) {
       ring_ = {.units = shape_.experts,
                .bytes = expert_bytes() * static_cast<double>(shape_.experts)};
@@ -213,10 +215,6 @@ class MoeRig final : public Rig {
 
 Result<std::unique_ptr<Rig>> make_moe_rig(const BenchShape& shape, const BenchSetup& setup) {
   NIBBLE_RETURN_IF_ERROR(check_shape(shape));
-  if (shape.experts > kMostExperts) {
-    return usage_error("experts of {} is {}; a layer has at most {}", shape.name, shape.experts,
-                       kMostExperts);
-  }
   auto rig = std::make_unique<MoeRig>(shape, setup);
   NIBBLE_RETURN_IF_ERROR(rig->pack_weights());
   return std::unique_ptr<Rig>(std::move(rig));

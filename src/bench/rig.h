@@ -38,8 +38,13 @@ struct BenchShape {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::vector<std::int64_t> tokens;
-  std::string note;  // what was changed to fit this machine
+  std::string note;   // what was changed to fit this machine
+  std::string where;  // "shapes.json: shapes[3]"; empty: options gave its numbers
 };
+
+// Distinct experts in canonical form; the ring repeats them, since no kernel's time depends on
+// values.
+inline constexpr double kDistinctMatrices = 4;
 
 // How it is measured: the same for all shapes of a run.
 struct BenchSetup {
@@ -86,7 +91,7 @@ class Rig {
   virtual std::string kernel() const = 0;
 };
 
-// An input error for shapes that the kernels do not take.
+// A usage error for shapes that the kernels do not take; it names the option, or the shape's place.
 Result<> check_shape(const BenchShape& shape);
 
 Result<std::unique_ptr<Rig>> make_gemm_rig(const BenchShape& shape, const BenchSetup& setup);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "machine/roof_cache.h"
 
 namespace nibble {
 namespace {
@@ -27,8 +28,10 @@ class RowMeter {
   void roof() {
     if (cold_) {
       const MemoryParts memory = rig_.cold_memory(std::max(kRoofBytes, rig_.work().weight_bytes));
-      bandwidth_ = bytes_read(memory) / read_seconds(context_.read, memory, context_.pool);
-      bandwidths_.push_back(bandwidth_ / kGiga);
+      // Units shorter than a step of the probe are not read: the roof of the start remains.
+      if (const double bytes = bytes_read(memory); bytes > 0) {
+        bandwidth_ = bytes / read_seconds(context_.read, memory, context_.pool);
+      }
     }
     const double parts = std::clamp(seconds_ / 2 / kPartSeconds, kLeastParts, kMostParts);
     const std::int64_t units = static_cast<std::int64_t>(parts) * context_.pool.threads();
@@ -52,7 +55,6 @@ class RowMeter {
     memory_us_.push_back(memory_s * 1e6);
     compute_us_.push_back(compute_s * 1e6);
     const double floor_s = std::max(memory_s, compute_s);
-    floors_us_.push_back(floor_s * 1e6);
     constexpr double kInCache = 1e9;  // GB/s: weights in the cache cost no time on their way
     runs_.push_back({work, {cold_ ? bandwidth_ / kGiga : kInCache, rate_ / kTera}});
     bytes_.push_back(work.bytes);
@@ -65,15 +67,13 @@ class RowMeter {
   Result<> predict(BenchRow& row) {
     const auto& [weights, activations] = std::pair(shape_.format, shape_.activations);
     NIBBLE_RETURN_IF_ERROR(
-        context_.rates.measure(weights, activations, context_.against, row.tops));
-    std::vector<double> predicted_us;
+        context_.rates.measure(weights, activations, context_.against, median(rates_)));
     std::vector<double> ratios;
     for (std::size_t run = 0; run < runs_.size(); ++run) {
       const auto& [work, roofs] = runs_[run];
-      predicted_us.push_back(1e6 * context_.rates.predict_s(work, weights, activations, roofs));
-      ratios.push_back(predicted_us.back() / row.time_us.values[run]);
+      const double us = 1e6 * context_.rates.predict_s(work, weights, activations, roofs);
+      ratios.push_back(us / row.time_us.values[run]);
     }
-    row.predicted_us = median(predicted_us);
     row.predicted = summarize(std::move(ratios), context_.rule.confidence);
     return {};
   }
@@ -83,13 +83,10 @@ class RowMeter {
     row.time_us.stopped = row.share.stopped;
     row.memory_us = median(memory_us_);
     row.compute_us = median(compute_us_);
-    row.floor_us = median(floors_us_);
     row.bytes = mean(bytes_);
     row.weight_bytes = mean(weight_bytes_);
     row.distinct = mean(distinct_);
     row.flop = flop_;
-    row.bandwidth_gb_s = bandwidths_.empty() ? context_.roofs.read.value : median(bandwidths_);
-    row.tops = rates_.empty() ? rate_ / kTera : median(rates_);
   }
 
  private:
@@ -102,16 +99,17 @@ class RowMeter {
   double rate_ = 0;       // operations a second
   double seconds_ = 0;    // of the last run
   double flop_ = 0;
-  std::vector<double> bandwidths_, rates_, times_us_, memory_us_, compute_us_, floors_us_, bytes_,
-      weight_bytes_, distinct_;
+  std::vector<double> rates_, times_us_, memory_us_, compute_us_, bytes_, weight_bytes_, distinct_;
 };
 
 void add_flags(BenchRow& row, const RowContext& context, const Ring& ring) {
   if (!ring.note.empty()) row.flags.push_back(ring.note);
   if (row.cold && ring.bytes <= context.cache_bytes) {
+    row.as_called = false;
     row.flags.push_back("the weights fit in the last-level cache: not cold");
   }
   if (!row.cold && row.weight_bytes > context.cache_bytes) {
+    row.as_called = false;
     row.flags.push_back("the weights of a run exceed the last-level cache: not hot");
   }
   for (const auto& [name, sample] :
@@ -145,6 +143,19 @@ Precision roof_precision(Format weights, Format activations) {
   return Precision::kInt8;  // 4-bit codes are multiplied as 8-bit integers
 }
 
+void make_consistent(BenchRow& row) {
+  const double median_floor = std::max(row.memory_us, row.compute_us);
+  row.floor_us = row.time_us.median * row.share.median;
+  row.predicted_us = row.time_us.median * row.predicted.median;
+  if (!(median_floor > 0)) return;
+  // Both roofs by the same factor, so that the one that binds remains the one that binds.
+  const double factor = row.floor_us / median_floor;
+  row.memory_us *= factor;
+  row.compute_us *= factor;
+  row.roof_gb_s = row.memory_us > 0 ? row.bytes / row.memory_us * 1e-3 : 0;
+  row.roof_tops = row.compute_us > 0 ? row.flop / row.compute_us * 1e-6 : 0;
+}
+
 std::string accounting_error(const Sample& share) {
   if (!share.interval || share.interval->low <= 1) return "";
   return fmt::format(
@@ -152,6 +163,27 @@ std::string accounting_error(const Sample& share) {
       "the roof are wrong: please report it",
       format_percent(share.median), format_percent(share.interval->low),
       format_percent(share.interval->high));
+}
+
+void judge_row(BenchRow& row, const StateChange& meanwhile) {
+  if (!row.timed()) return;
+  row.disturbed = busy_share(meanwhile) > kBusyShare;
+  if (row.disturbed) {
+    row.flags.push_back(fmt::format(
+        "busy machine: others took {} of the processor time; not trustworthy, measure again when "
+        "it is idle",
+        format_percent(busy_share(meanwhile))));
+  }
+  if (row.share.median <= 1) return;
+  const std::string error = accounting_error(row.share);
+  if (!error.empty() && !row.disturbed) {
+    row.error = error;
+    return;
+  }
+  row.flags.push_back(
+      fmt::format("faster than its roof ({} of it): roof and run met different load{}",
+                  format_percent(row.share.median),
+                  row.disturbed ? " on the busy machine" : ", within the width of the interval"));
 }
 
 Result<BenchRow> measure_row(Rig& rig, const BenchShape& shape, std::int64_t tokens, bool cold,
@@ -173,15 +205,15 @@ Result<BenchRow> measure_row(Rig& rig, const BenchShape& shape, std::int64_t tok
       [&] { return meter.share(); });
   meter.fill(row, context.rule.confidence);
   NIBBLE_RETURN_IF_ERROR(meter.predict(row));
+  make_consistent(row);
   row.rows_per_expert = static_cast<double>(tokens * shape.top_k) / std::max(1.0, row.distinct);
-  row.error = accounting_error(row.share);
   add_flags(row, context, rig.ring());
   return row;
 }
 
 Json to_json(const BenchRow& row) {
   const BenchShape& shape = row.shape;
-  const bool timed = !row.time_us.values.empty();
+  const bool timed = row.timed();
   const auto number = [timed](double value) { return timed ? Json(value) : Json(); };
   Json json = Json::object();
   json.set("op", shape.name);
@@ -209,7 +241,11 @@ Json to_json(const BenchRow& row) {
   json.set("bytes", number(row.bytes)).set("weight_bytes", number(row.weight_bytes));
   json.set("distinct_experts", number(row.distinct)).set("flop", number(row.flop));
   json.set("ring_bytes", row.ring_bytes);
-  json.set("bandwidth_gb_s", number(row.bandwidth_gb_s)).set("tops", number(row.tops));
+  json.set("roof_gb_s", timed && row.cold ? Json(row.roof_gb_s) : Json());
+  json.set("roof_tops", number(row.roof_tops));
+  json.set("reached_gb_s", timed ? Json(row.reached_gb_s()) : Json());
+  json.set("reached_tops", timed ? Json(row.reached_tops()) : Json());
+  json.set("disturbed", row.disturbed);
   Json flags = Json::array();
   for (const std::string& flag : row.flags) flags.push(flag);
   if (!shape.note.empty()) flags.push(shape.note);

@@ -1,5 +1,6 @@
 #include "bench/row.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 namespace nibble {
@@ -13,6 +14,7 @@ class FakeRig final : public Rig {
   Work claimed;
   bool right = true;
   int draws = 0;
+  std::size_t memory = 1 << 20;
 
   Result<> set_tokens(std::int64_t) override { return {}; }
   Result<> check() override {
@@ -25,7 +27,9 @@ class FakeRig final : public Rig {
     }
   }
   Work work() const override { return claimed; }
-  MemoryParts cold_memory(double) override { return {std::span<const std::byte>(bytes_)}; }
+  MemoryParts cold_memory(double) override {
+    return {std::span<const std::byte>(bytes_).first(memory)};
+  }
   const Ring& ring() const override { return ring_; }
   std::string kernel() const override { return "fake"; }
 
@@ -86,8 +90,10 @@ TEST(MeasureRow, TimesRunsAndCountsWork) {
   EXPECT_LT(row.time_us.median, 50'000);  // a busy machine
   EXPECT_EQ(row.bytes, 1e4);
   EXPECT_EQ(row.rows_per_expert, 2);  // 4 tokens x 2 of 4 distinct experts
-  EXPECT_GT(row.bandwidth_gb_s, 0);
-  EXPECT_NEAR(row.memory_us, 1e4 / row.bandwidth_gb_s / 1e3, 0.2 * row.memory_us);
+  EXPECT_GT(row.roof_gb_s, 0);
+  EXPECT_DOUBLE_EQ(row.memory_us, 1e4 / row.roof_gb_s / 1e3);
+  EXPECT_DOUBLE_EQ(row.compute_us, 1e4 / row.roof_tops / 1e6);
+  EXPECT_DOUBLE_EQ(row.time_us.median * row.share.median, row.floor_us);
   EXPECT_LT(row.share.median, 1);
 }
 
@@ -107,9 +113,10 @@ TEST(MeasureRow, AWrongKernelIsNotTimed) {
 TEST(MeasureRow, MoreThanTheRoofIsAnAccountingError) {
   Scene scene;
   scene.rig.claimed.flop = 1e15;
-  const BenchRow row = scene.measure(false);
+  BenchRow row = scene.measure(false);
+  judge_row(row, {});
   EXPECT_NE(row.error.find("accounting error"), std::string::npos);
-  EXPECT_FALSE(row.time_us.values.empty());
+  EXPECT_TRUE(row.timed());
 }
 
 TEST(MeasureRow, HotRowsHaveNoMemoryFloor) {
@@ -128,6 +135,65 @@ TEST(MeasureRow, AColdRowThatFitsInTheCacheIsFlagged) {
   const BenchRow row = scene.measure(true);
   ASSERT_FALSE(row.flags.empty());
   EXPECT_NE(row.flags.front().find("not cold"), std::string::npos);
+}
+
+TEST(MeasureRow, UnitsShorterThanAStepKeepTheRoofOfTheStart) {
+  Scene scene;
+  scene.rig.memory = 100;
+  const BenchRow row = scene.measure(true);
+  ASSERT_TRUE(row.memory_bound());
+  EXPECT_TRUE(std::isfinite(row.floor_us));
+  EXPECT_GT(row.floor_us, 0);
+}
+
+// Medians of pairs: floors 1, 2, 9 and times 2, 8, 10 have shares 0.5, 0.25 and 0.9.
+TEST(MakeConsistent, WhatIsShownRecomputesByHand) {
+  BenchRow row{.bytes = 80e3, .flop = 4e6};
+  row.time_us = {.values = {2, 8, 10}, .median = 8};
+  row.share = {.values = {0.5, 0.25, 0.9}, .median = 0.5};
+  row.predicted = {.values = {1, 1.25, 1.5}, .median = 1.25};
+  row.memory_us = 2;
+  row.compute_us = 1;
+  make_consistent(row);
+  EXPECT_EQ(row.floor_us, 4);  // 8 x 0.5, where the median of the floors is 2
+  EXPECT_EQ(row.memory_us, 4);
+  EXPECT_EQ(row.compute_us, 2);
+  EXPECT_EQ(row.predicted_us, 10);
+  EXPECT_DOUBLE_EQ(row.roof_gb_s, 20);       // 80 kB in 4 us
+  EXPECT_DOUBLE_EQ(row.roof_tops, 2);        // 4 M in 2 us
+  EXPECT_DOUBLE_EQ(row.reached_gb_s(), 10);  // 80 kB in 8 us
+  EXPECT_DOUBLE_EQ(row.reached_tops(), 0.5);
+  EXPECT_TRUE(row.memory_bound());
+}
+
+TEST(JudgeRow, SaysWhyMoreThanTheRoofWasReached) {
+  const auto judged = [](double median, double low, StateChange change) {
+    BenchRow row;
+    row.time_us.values = {1};
+    row.share = {.values = {median}, .median = median, .interval = Interval{low, median + 0.1}};
+    judge_row(row, change);
+    return row;
+  };
+  const StateChange busy{.steal_share = 0.06, .others_share = 0.08};
+  const StateChange quiet{.steal_share = 0.05, .others_share = 0.04};
+  EXPECT_TRUE(judged(0.9, 0.8, quiet).flags.empty());
+  EXPECT_FALSE(judged(0.9, 0.8, quiet).disturbed);
+
+  const BenchRow slow = judged(0.9, 0.8, busy);
+  EXPECT_TRUE(slow.disturbed);
+  ASSERT_EQ(slow.flags.size(), 1U);
+  EXPECT_TRUE(slow.flags.front().starts_with("busy machine: others took 14.0 %"));
+
+  const BenchRow wide = judged(1.02, 0.95, quiet);  // the interval holds 1
+  EXPECT_EQ(wide.error, "");
+  ASSERT_EQ(wide.flags.size(), 1U);
+  EXPECT_NE(wide.flags.front().find("faster than its roof"), std::string::npos);
+
+  EXPECT_NE(judged(1.2, 1.1, quiet).error.find("please report"), std::string::npos);
+  const BenchRow disturbed = judged(1.2, 1.1, busy);
+  EXPECT_EQ(disturbed.error, "");
+  ASSERT_EQ(disturbed.flags.size(), 2U);
+  EXPECT_NE(disturbed.flags.back().find("busy machine"), std::string::npos);
 }
 
 TEST(AccountingError, NeedsTheWholeIntervalAboveOne) {

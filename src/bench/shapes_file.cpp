@@ -32,8 +32,9 @@ Result<BenchShape> read_shape(const Json& json, const std::string& where) {
   shape.k = reader.require_integer("k", kCount);
   shape.tokens = {reader.require_integer("tokens", kCount)};
   NIBBLE_RETURN_IF_ERROR(reader.finish());
+  shape.where = where;
   if (const Result<> takes = check_shape(shape); !takes.ok()) {
-    return Error{ErrorKind::kInput, where + ": " + takes.error().message};
+    return Error{ErrorKind::kInput, takes.error().message};
   }
   return shape;
 }

@@ -37,6 +37,7 @@ TEST_F(ShapesFile, IsRead) {
   EXPECT_EQ(first.n, 64);
   EXPECT_EQ(first.k, 128);
   EXPECT_EQ(first.tokens, std::vector<std::int64_t>{3});
+  EXPECT_NE(first.where.find("shapes.json: shapes[0]"), std::string::npos);
   EXPECT_EQ(shapes->back().op, BenchOp::kMoe);
 }
 
@@ -55,6 +56,8 @@ TEST_F(ShapesFile, FaultsNameTheirPlace) {
            {"\"tokens\": 3", "\"tokens\": 0", "shapes[0]"},
            {"\"tokens\": 3", "\"tokens\": 3, \"colour\": 1", "colour"},
            {"\"k\": 128", "\"k\": 127", "even"},
+           {"\"int8\"", "\"fp8\"", "shapes[0]: activations is fp8"},
+           {"\"mxfp4\"", "\"int8\"", "shapes[1]: format is int8"},
            {"\"moe\"", "\"mow\"", "kind"},
            {"\"shapes\": [", "\"shapes\": [], \"how\": [", "how"}}) {
     const auto shapes = read(with(from, to));

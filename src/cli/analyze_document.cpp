@@ -48,13 +48,16 @@ std::string bytes_or_dash(double bytes) {
   return bytes > 0 ? format_bytes(bytes) : "-";
 }
 
-void add_kernel(std::vector<Cell>& cells, const Op& op, const KernelCell& kernel) {
-  if (!kernel.time_us) {
-    cells.insert(cells.end(), {"-", "-"});
-    return;
-  }
-  cells.emplace_back(format_time_us(*kernel.time_us), Emphasis::kStrong);
-  cells.push_back(format_number(*kernel.time_us / op.floor_us, 3) + " x");
+// Each beside each: the columns stand right of the floor of one call.
+std::vector<Cell> kernel_cells_of(const Op& op, const KernelCell& kernel) {
+  if (!kernel.time_us) return {"-", "-"};
+  return {Cell(format_time_us(*kernel.time_us), Emphasis::kStrong),
+          format_number(*kernel.time_us / op.floor_us, 3) + " x"};
+}
+
+// The unit that multiplies, in the columns of its activity.
+const char* multiplier(const MachineSpec& machine) {
+  return machine.is_cpu ? "multiply" : "tensor";
 }
 
 // Whose kernels they are, and why some operations have none.
@@ -84,29 +87,30 @@ void describe_kernels(Section& section, const Deployment& deployment, const Step
   }
 }
 
-// `kernels`: one cell an operation, or empty.
-Table operations_table(const Step& step, const std::vector<KernelCell>& kernels) {
+// `kernels`: one cell an operation, or empty. `unit`: what multiplies.
+Table operations_table(const Step& step, const std::vector<KernelCell>& kernels, const char* unit) {
+  constexpr std::ptrdiff_t kKernelAt = 10;  // right of "floor each"
   std::vector<Column> columns = {{"op"},
-                                 {"count", Align::kRight},
-                                 {"shape"},
+                                 {"count", Align::kRight, kernels.empty() ? 0 : 2},
+                                 {"shape", Align::kLeft, kernels.empty() ? 0 : 1},
                                  {"format", Align::kLeft, 5},
                                  {"weights", Align::kRight, 3},
                                  {"KV", Align::kRight, 4},
                                  {"activations", Align::kRight, 7},
                                  {"link", Align::kRight, 6},
                                  {"GFLOP", Align::kRight, 8},
-                                 {"floor each", Align::kRight, 2},
-                                 {"total", Align::kRight},
-                                 {"share", Align::kRight},
-                                 {"bound by"},
-                                 {"tensor", Align::kRight, 9},
+                                 {"floor each", Align::kRight, kernels.empty() ? 2 : 0},
+                                 {"total", Align::kRight, kernels.empty() ? 0 : 2},
+                                 {"share", Align::kRight, kernels.empty() ? 0 : 2},
+                                 {"bound by", Align::kLeft, kernels.empty() ? 0 : 2},
+                                 {unit, Align::kRight, 9},
                                  {"DRAM", Align::kRight, 10}};
   const bool tiled = std::any_of(step.ops.begin(), step.ops.end(),
                                  [](const Op& op) { return op.coverage.has_value(); });
   if (tiled) columns.push_back({"coverage", Align::kRight, 1});
   if (!kernels.empty()) {
-    columns.push_back({"kernel each", Align::kRight});
-    columns.push_back({"kernel / floor", Align::kRight, 1});
+    columns.insert(columns.begin() + kKernelAt,
+                   {{"kernel each", Align::kRight}, {"kernel/floor", Align::kRight}});
   }
   Table table(std::move(columns));
   for (std::size_t index = 0; index < step.ops.size(); ++index) {
@@ -130,7 +134,10 @@ Table operations_table(const Step& step, const std::vector<KernelCell>& kernels)
         format_share(op.tensor_activity),
         format_share(op.dram_activity)};
     if (tiled) cells.push_back(op.coverage ? format_share(*op.coverage) : "-");
-    if (!kernels.empty()) add_kernel(cells, op, kernels[index]);
+    if (!kernels.empty()) {
+      const std::vector<Cell> kernel = kernel_cells_of(op, kernels[index]);
+      cells.insert(cells.begin() + kKernelAt, kernel.begin(), kernel.end());
+    }
     table.row(std::move(cells));
   }
   return table;
@@ -151,7 +158,7 @@ Table sweep_table(const Analysis& analysis) {
                {"tok/s", Align::kRight},
                {"tok/s/seq", Align::kRight},
                {"bound by"},
-               {"tensor", Align::kRight, 7},
+               {multiplier(analysis.deployment.machine), Align::kRight, 7},
                {"fits"}});
   for (const Step& step : analysis.levels) {
     const bool fits = fit >= step.concurrency;
@@ -185,8 +192,9 @@ std::string step_sentence(const Step& step) {
 
 Section operations_section(const Analysis& analysis) {
   const Step& step = analysis.levels[analysis.shown];
-  Section section{.heading = fmt::format("One decode step at {} sequences, on the busiest GPU",
-                                         format_number(step.concurrency))};
+  Section section{.heading = fmt::format("One decode step at {} sequences, on the busiest {}",
+                                         format_number(step.concurrency),
+                                         analysis.deployment.machine.is_cpu ? "rank" : "GPU")};
   section.paragraphs.push_back(step_sentence(step));
   Chart bars{.id = "operations",
              .kind = Chart::Kind::kBars,
@@ -207,7 +215,8 @@ Section operations_section(const Analysis& analysis) {
     kernels = kernel_cells(analysis.deployment, step, *analysis.kernels);
     describe_kernels(section, analysis.deployment, step, *analysis.kernels, kernels);
   }
-  section.tables.emplace_back("", operations_table(step, kernels));
+  section.tables.emplace_back(
+      "", operations_table(step, kernels, multiplier(analysis.deployment.machine)));
   return section;
 }
 
@@ -218,12 +227,14 @@ Section sweep_section(const Analysis& analysis) {
   return section;
 }
 
-Section prefill_section(const Step& step) {
+Section prefill_section(const Analysis& analysis) {
+  const Step& step = *analysis.prefill;
   Section section{.heading = fmt::format("A prefill chunk of {} tokens", format_number(step.rows))};
   section.paragraphs.push_back(
       fmt::format("Floor {}: {} tok/s, {}-bound.", format_time_us(step.step_us),
                   format_number(step.tokens_per_s), to_string(step.regime)));
-  section.tables.emplace_back("", operations_table(step, {}));
+  section.tables.emplace_back("",
+                              operations_table(step, {}, multiplier(analysis.deployment.machine)));
   return section;
 }
 
@@ -287,7 +298,8 @@ Chart roofline_chart(const Analysis& analysis) {
   chart.caption =
       "Operations of the step at their floor (on the roof by definition, less the launch gap) and "
       "measured "
-      "kernels below it. Left of a ridge the bandwidth is the limit, right of it the tensor cores.";
+      "kernels below it. Left of a ridge the bandwidth is the limit, right of it ";
+  chart.caption += machine.is_cpu ? "the multiply units." : "the tensor cores.";
   constexpr double kLeft = 0.1;
   constexpr double kRight = 1e5;
   for (const auto& [precision, peak] : machine.peaks) {
@@ -373,7 +385,7 @@ Document analysis_document(const Analysis& analysis) {
   for (Section& section : case_sections(analysis)) document.sections.push_back(std::move(section));
   document.sections.push_back(operations_section(analysis));
   document.sections.push_back(sweep_section(analysis));
-  if (analysis.prefill) document.sections.push_back(prefill_section(*analysis.prefill));
+  if (analysis.prefill) document.sections.push_back(prefill_section(analysis));
   if (!analysis.compared.empty()) document.sections.push_back(compare_section(analysis));
   document.sections.push_back({.heading = "What the floor says", .findings = analysis.findings});
   document.sections.push_back(

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::int64_t kMostSide = 1 << 20;
 constexpr std::int64_t kMostTokens = 1 << 16;
-constexpr std::int64_t kMostThreads = 4096;
+// More would only wait for each other.
+constexpr std::int64_t kMostThreadsEach = 4;
 
 // An expert of a mid-sized model: 1.2 MB in NVFP4, so that a ring of them is soon made.
 constexpr std::int64_t kExperts = 64;
@@ -88,6 +89,7 @@ Result<std::vector<BenchShape>> model_layer(const Arguments& arguments,
   BenchShape layer = *gate_up;
   layer.op = BenchOp::kMoe;
   layer.name = "moe";
+  layer.where = "the layer of " + *arguments.text("--model");
   layer.n /= 2;  // gate and up are one matrix
   return std::vector<BenchShape>{layer};
 }
@@ -116,6 +118,19 @@ Result<std::vector<BenchShape>> shapes_of_model(const Arguments& arguments, Benc
   return found.shapes;
 }
 
+// What to do beside what is measured: options that would be ignored are refused.
+Result<> check_applicable(const Arguments& arguments, const std::string& what) {
+  if (what != "roof") return {};
+  for (const char* flag :
+       {"--format", "--activations", "--n", "--k", "--experts", "--top-k", "--tokens", "--model",
+        "--tp", "--shapes", "--cold", "--hot", "--seconds", "--isa", "--seed"}) {
+    if (!arguments.has(flag)) continue;
+    return usage_error(
+        "{} does not apply to \"bench roof\", which measures no kernels; leave it out", flag);
+  }
+  return {};
+}
+
 Result<std::vector<BenchShape>> wanted_shapes(const Arguments& arguments, const std::string& what,
                                               std::vector<std::string>& notes) {
   if (what == "roof") return std::vector<BenchShape>();
@@ -136,7 +151,11 @@ Result<std::vector<BenchShape>> wanted_shapes(const Arguments& arguments, const 
 Result<BenchRequest> request_from(const Arguments& arguments, const std::string& what) {
   BenchRequest request;
   const auto cores = static_cast<std::int64_t>(usable_processors().size());
-  NIBBLE_ASSIGN_OR_RETURN(const auto threads, arguments.integer("--threads", 1, kMostThreads));
+  NIBBLE_ASSIGN_OR_RETURN(const auto threads, arguments.integer("--threads", 1));
+  if (threads.value_or(1) > kMostThreadsEach * cores) {
+    return usage_error("--threads is {}; give at most {}, {} for each of the {} processors",
+                       *threads, kMostThreadsEach * cores, kMostThreadsEach, cores);
+  }
   request.threads = static_cast<int>(threads.value_or(cores));
   if (arguments.has("--hot") && arguments.has("--cold")) {
     return usage_error("--hot and --cold exclude each other; give one");
@@ -150,7 +169,10 @@ Result<BenchRequest> request_from(const Arguments& arguments, const std::string&
   if (const auto name = arguments.text("--isa")) {
     request.isa = isa_from_string(*name).value();
     if (!is_usable(request.isa)) {
-      return usage_error("--isa is \"{}\", which this processor has not", *name);
+      std::vector<std::string> usable;
+      for (const Isa isa : usable_isas()) usable.emplace_back(to_string(isa));
+      return usage_error("--isa is \"{}\", which this processor has not; it has {}", *name,
+                         join(usable, ", "));
     }
   }
   return request;
@@ -160,6 +182,11 @@ Result<BenchRequest> request_from(const Arguments& arguments, const std::string&
 void keep(BenchReport& report) {
   if (report.roofs.roofs.threads != report.cpu.cores) {
     report.notes.push_back("the roofs are of fewer or more threads than processors: not kept");
+    return;
+  }
+  const std::string worse = worse_than_kept(roof_cache_path(), report.cpu, report.roofs);
+  if (!worse.empty()) {
+    report.notes.push_back(worse);
     return;
   }
   const Result<> kept = keep_roofs(roof_cache_path(), report.cpu, report.roofs);
@@ -180,6 +207,7 @@ Result<int> run(const Arguments& arguments) {
     return usage_error("--json and --csv exclude each other; give one");
   }
   const std::string what = arguments.text("WHAT").value_or("");
+  NIBBLE_RETURN_IF_ERROR(check_applicable(arguments, what));
   NIBBLE_ASSIGN_OR_RETURN(BenchRequest request, request_from(arguments, what));
   std::vector<std::string> notes;
   NIBBLE_ASSIGN_OR_RETURN(request.shapes, wanted_shapes(arguments, what, notes));
@@ -198,7 +226,7 @@ Result<int> run(const Arguments& arguments) {
   if (arguments.has("--json")) {
     print_json(report, arguments);
   } else if (arguments.has("--csv")) {
-    fmt::print("{}", to_csv(report.rows));
+    fmt::print("{}", request.scaling ? roofs_csv(report) : to_csv(report.rows));
   } else {
     fmt::print("{}", bench_text(report, Style::for_stdout()));
   }
@@ -253,7 +281,7 @@ std::vector<OptionDef> run_options() {
   return {{.name = "--threads",
            .value = "N",
            .kind = ValueKind::kInteger,
-           .help = "threads",
+           .help = "threads, at most four for each processor",
            .default_text = "the processors of this process"},
           {.name = "--cold", .help = "weights come from memory in every run (the default)"},
           {.name = "--hot", .help = "weights stay in the caches where they fit"},
@@ -273,7 +301,8 @@ std::vector<OptionDef> run_options() {
            .kind = ValueKind::kInteger,
            .help = "seed of weights, activations and routing",
            .default_text = "1"},
-          {.name = "--csv", .help = "print the rows as comma-separated values"}};
+          {.name = "--csv",
+           .help = "print the rows, or the roofs of \"roof\", as comma-separated values"}};
 }
 
 }  // namespace
@@ -292,7 +321,8 @@ CommandDef bench_command() {
           "products, \"moe\" whole mixture-of-experts layers.\n\n"
           "Each kernel is checked against a double-precision reference before it is timed. Runs "
           "alternate with the roof, so that both see the same machine; the median of the pairs is "
-          "reported with its 95 % interval. A row above 100 % of its roof is an error (status 1). "
+          "reported with its 95 % interval. A row above 100 % of its roof is an error (status 1), "
+          "but on a busy machine only marked. "
           "The roofs are kept under the XDG cache for \"analyze --machine this\".",
       .options = std::move(options),
       .examples = {{"nibble bench", "roofs and a first table"},

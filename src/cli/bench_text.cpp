@@ -45,22 +45,26 @@ std::string scaling_table(const std::vector<CpuRoofs>& scaling, const Style& sty
 std::string shape_text(const BenchShape& shape) {
   const std::string matrix = shape.op == BenchOp::kMoe
                                  ? fmt::format("{} -> 2 x {}", shape.k, shape.n)
-                                 : fmt::format("[{}, {}]", shape.n, shape.k);
+                                 : fmt::format("[{},{}]", shape.n, shape.k);
   if (shape.experts == 1) return matrix;
-  return fmt::format("{} x {}, top {}", shape.experts, matrix, shape.top_k);
+  return fmt::format("{}x{} top {}", shape.experts, matrix, shape.top_k);
 }
 
 // What the row moves or computes each second, in the unit of the roof that binds it.
 std::string reached(const BenchRow& row) {
   const double seconds = row.time_us.median * 1e-6;
-  return row.memory_bound() ? format_rate(row.bytes / seconds, "B/s")
-                            : format_rate(row.flop / seconds, "op/s");
+  return row.memory_bound() ? format_rate(row.bytes / seconds, "B/s", 3)
+                            : format_rate(row.flop / seconds, "op/s", 3);
 }
 
 std::string roof_text(const BenchRow& row) {
   return row.memory_bound()
-             ? fmt::format("memory {}", format_rate(row.bandwidth_gb_s * kGiga, "B/s", 3))
-             : fmt::format("multiply {}", format_rate(row.tops * kTera, "op/s", 3));
+             ? fmt::format("memory {}", format_rate(row.roof_gb_s * kGiga, "B/s", 3))
+             : fmt::format("multiply {}", format_rate(row.roof_tops * kTera, "op/s", 3));
+}
+
+bool is_doubtful(const BenchRow& row) {
+  return row.timed() && (row.disturbed || row.share.median > 1);
 }
 
 Cell factor_cell(const BenchRow& row) {
@@ -68,25 +72,30 @@ Cell factor_cell(const BenchRow& row) {
   constexpr double kFar = 2;
   const double factor = 1 / row.share.median;
   const Emphasis emphasis = !row.error.empty() ? Emphasis::kBad
+                            : is_doubtful(row) ? Emphasis::kWarning
                             : factor < kNear   ? Emphasis::kGood
                             : factor > kFar    ? Emphasis::kWarning
                                                : Emphasis::kNone;
-  return {fmt::format("{:.2f} x", factor), emphasis};
+  return {fmt::format("{:.2f} x{}", factor, is_doubtful(row) ? " ?" : ""), emphasis};
+}
+
+std::string weights_are(const BenchRow& row) {
+  return fmt::format("{}{}", row.as_called ? "" : "not ", row.cold ? "cold" : "hot");
 }
 
 std::string rows_table(const std::vector<BenchRow>& rows, const Style& style) {
   Table table({{"op"},
-               {"shape", Align::kLeft, 2},
-               {"weights x activations"},
+               {"shape"},
+               {"formats", Align::kLeft, 1},
                {"tokens", Align::kRight},
                {"weights are", Align::kLeft, 5},
                {"time", Align::kRight},
-               {"+-", Align::kRight, 6},
-               {"reached", Align::kRight, 3},
-               {"floor", Align::kRight},
-               {"time / floor", Align::kRight},
-               {"bound by", Align::kLeft, 1},
-               {"predicted", Align::kRight, 4}});
+               {"+-", Align::kRight, 7},
+               {"reached", Align::kRight, 2},
+               {"floor", Align::kRight, 3},
+               {"x floor", Align::kRight},
+               {"bound by", Align::kLeft, 4},
+               {"predicted", Align::kRight, 6}});
   const BenchShape* previous = nullptr;
   for (const BenchRow& row : rows) {
     if (previous != nullptr && previous->activations != row.shape.activations) table.rule();
@@ -94,8 +103,8 @@ std::string rows_table(const std::vector<BenchRow>& rows, const Style& style) {
     std::vector<Cell> cells = {
         row.shape.name, shape_text(row.shape),
         fmt::format("{} x {}", to_string(row.shape.format), to_string(row.shape.activations)),
-        fmt::format("{}", row.tokens), row.cold ? "cold" : "hot"};
-    if (row.time_us.values.empty()) {
+        fmt::format("{}", row.tokens), weights_are(row)};
+    if (!row.timed()) {
       cells.insert(cells.end(), {Cell("not timed", Emphasis::kBad), "-", "-", "-", "-", "-", "-"});
       table.row(std::move(cells));
       continue;
@@ -122,12 +131,17 @@ std::string introduction(const BenchReport& report) {
 std::string explanation(const std::vector<BenchRow>& rows) {
   const bool cold = rows.front().cold;
   return fmt::format(
-      "\"time / floor\" is how much longer a row takes than the roof that binds it allows; 1.00 x "
+      "\"x floor\" is time / floor: how much longer a row takes than the roof that binds it "
+      "allows; 1.00 x "
       "cannot be beaten, except by moving fewer bytes (memory) or by narrower activations "
-      "(multiply). {}",
+      "(multiply). {}{}",
       cold ? "Weights are cold: they come from memory in every run, as they do in a server whose "
              "model is larger than the caches."
-           : "Weights are hot: they were used just before, so only the multiply roof counts.");
+           : "Weights are hot: they were used just before, so only the multiply roof counts; rows "
+             "marked \"not hot\" have more weights than the caches hold.",
+      std::any_of(rows.begin(), rows.end(), is_doubtful)
+          ? " Rows marked \"?\" are not to be trusted, for the reasons below."
+          : "");
 }
 
 void add_line(std::string& text, const Style& style, std::string_view line) {

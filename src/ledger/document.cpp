@@ -101,11 +101,12 @@ std::vector<std::string> assumptions(const Deployment& deployment) {
       fmt::format("bandwidth {} GB/s x {}; weights, KV and activations all come from DRAM",
                   format_number(deployment.machine.bandwidth_gb_s.value),
                   format_number(deployment.bandwidth_efficiency)));
-  lines.push_back(fmt::format(
-      "launch gap {} us per kernel ({})", format_number(deployment.effective_launch_gap_us()),
-      deployment.launch_gap_us           ? "given"
-      : deployment.machine.launch_gap_us ? "catalog"
-                                         : "assumed for a replayed CUDA graph"));
+  lines.push_back(fmt::format("launch gap {} us per kernel ({})",
+                              format_number(deployment.effective_launch_gap_us()),
+                              deployment.launch_gap_us           ? "given"
+                              : deployment.machine.launch_gap_us ? "catalog"
+                              : deployment.machine.is_cpu        ? "assumed"
+                                                          : "assumed for a replayed CUDA graph"));
   if (deployment.model.moe)
     lines.push_back(fmt::format("routing: {}, tokens independent", deployment.routing.source));
   lines.push_back(fmt::format("KV cache in {}, {} tokens of context per sequence",

@@ -216,7 +216,9 @@ Result<MachineSpec> this_cpu() {
   const FoundRoofs found = find_roofs(roof_cache_path(), cpu, unix_now());
   if (found.roofs) return machine_of_cpu(cpu, found.roofs->roofs, found.note);
   NIBBLE_ASSIGN_OR_RETURN(const KeptRoofs now, measure_this_cpu(cpu));
-  return machine_of_cpu(cpu, now.roofs, "measured just now: " + found.note);
+  return machine_of_cpu(
+      cpu, now.roofs,
+      fmt::format("measured just now{}: {}", describe(now.conditions, cpu.cores), found.note));
 }
 
 }  // namespace nibble

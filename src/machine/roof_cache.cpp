@@ -71,6 +71,7 @@ RoofConditions read_conditions(ObjectReader& parent) {
   ObjectReader reader(*json, parent.where() + ": conditions");
   conditions.load_average = reader.number("load_average", {.min = 0});
   conditions.clock_mhz = reader.number("clock_mhz", {.min = 0, .max = kMostClockMhz});
+  conditions.busy_share = reader.number("busy_share", {.min = 0, .max = 1});
   if (const Result<> finished = reader.finish(); !finished.ok()) parent.fault(finished.error());
   return conditions;
 }
@@ -114,10 +115,21 @@ std::string age_text(double seconds) {
   return fmt::format("{:.0f} days ago", seconds / kDay);
 }
 
-std::string conditions_text(const RoofConditions& conditions) {
+// By the share of others where it is known; a load of half of the processors tells the same.
+bool was_busy(const RoofConditions& conditions, int cores) {
+  if (conditions.busy_share) return *conditions.busy_share > kBusyShare;
+  return conditions.load_average.value_or(0) > 0.5 * cores;
+}
+
+std::string conditions_text(const RoofConditions& conditions, int cores) {
   std::string text;
   if (conditions.load_average) text += fmt::format(" at load {:.1f}", *conditions.load_average);
   if (conditions.clock_mhz) text += fmt::format(", {:.0f} MHz", *conditions.clock_mhz);
+  if (conditions.busy_share) {
+    text += fmt::format(", {} of the processor time taken by others",
+                        format_percent(*conditions.busy_share));
+  }
+  if (was_busy(conditions, cores)) text += " (a busy machine: the roofs may be too low)";
   return text;
 }
 
@@ -156,7 +168,23 @@ FoundRoofs find_roofs(const std::filesystem::path& path, const CpuStatus& cpu, d
   }
   return {.roofs = file->kept,
           .note = fmt::format("measured {}{}; {}", age_text(age),
-                              conditions_text(file->kept.conditions), kAgain)};
+                              conditions_text(file->kept.conditions, cpu.cores), kAgain)};
+}
+
+std::string describe(const RoofConditions& conditions, int cores) {
+  return conditions_text(conditions, cores);
+}
+
+std::string worse_than_kept(const std::filesystem::path& path, const CpuStatus& cpu,
+                            const KeptRoofs& fresh) {
+  if (!was_busy(fresh.conditions, cpu.cores)) return "";
+  const FoundRoofs kept = find_roofs(path, cpu, fresh.taken_unix_s);
+  const double share = fresh.conditions.busy_share.value_or(1);
+  if (!kept.roofs || kept.roofs->conditions.busy_share.value_or(0) >= share) return "";
+  return fmt::format(
+      "the machine was busy ({} of the processor time taken by others), so the roofs kept before, "
+      "measured under less load, remain",
+      format_percent(share));
 }
 
 Result<> keep_roofs(const std::filesystem::path& path, const CpuStatus& cpu,
@@ -191,7 +219,8 @@ Json to_json(const CpuRoofs& roofs) {
 Json to_json(const RoofConditions& conditions) {
   return Json::object()
       .set("load_average", conditions.load_average)
-      .set("clock_mhz", conditions.clock_mhz);
+      .set("clock_mhz", conditions.clock_mhz)
+      .set("busy_share", conditions.busy_share);
 }
 
 }  // namespace nibble

@@ -18,10 +18,14 @@
 
 namespace nibble {
 
+// Above this share of processor time for others a measurement is not to be trusted.
+inline constexpr double kBusyShare = 0.1;
+
 // What else went on when the roofs were measured.
 struct RoofConditions {
   std::optional<double> load_average;  // of the last minute, before the measurement
   std::optional<double> clock_mhz;     // as the kernel reports it, after the measurement
+  std::optional<double> busy_share;    // of the processor time, to other processes and machines
 };
 
 struct KeptRoofs {
@@ -45,8 +49,15 @@ double unix_now();
 
 // Never fails: a file that is missing, corrupt, too old or of another machine is a note.
 FoundRoofs find_roofs(const std::filesystem::path& path, const CpuStatus& cpu, double now_unix_s);
+// Why these roofs are not to replace those in the file: they were measured on a busy machine, and
+// the kept ones, no older than a week, under less load. Empty: keep them.
+std::string worse_than_kept(const std::filesystem::path& path, const CpuStatus& cpu,
+                            const KeptRoofs& fresh);
 // Replaces the file as a whole, and makes its folder.
 Result<> keep_roofs(const std::filesystem::path& path, const CpuStatus& cpu, const KeptRoofs& kept);
+
+// " at load 0.1, 3200 MHz", and that the machine was busy.
+std::string describe(const RoofConditions& conditions, int cores);
 
 Json to_json(const CpuRoofs& roofs);
 Json to_json(const RoofConditions& conditions);

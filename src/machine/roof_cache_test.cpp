@@ -58,6 +58,36 @@ TEST_F(RoofCache, GivesBackWhatWasKept) {
   EXPECT_EQ(found.note, "measured 3 h ago at load 0.1, 3200 MHz; nibble bench roof measures again");
 }
 
+TEST_F(RoofCache, SaysThatTheMachineWasBusy) {
+  KeptRoofs busy = roofs_of_test();
+  busy.conditions.busy_share = 0.35;
+  ASSERT_TRUE(keep_roofs(path_, cpu_of_test(), busy).ok());
+  const FoundRoofs found = find(kTaken);
+  ASSERT_TRUE(found.roofs.has_value()) << found.note;
+  EXPECT_EQ(found.roofs->conditions.busy_share, 0.35);
+  EXPECT_NE(found.note.find("35.0 % of the processor time taken by others (a busy machine"),
+            std::string::npos)
+      << found.note;
+}
+
+TEST_F(RoofCache, KeepsWhatWasMeasuredUnderLessLoad) {
+  KeptRoofs fresh = roofs_of_test();
+  fresh.taken_unix_s = kTaken + kHour;
+  const auto worse = [&](double share) {
+    fresh.conditions.busy_share = share;
+    return worse_than_kept(path_, cpu_of_test(), fresh);
+  };
+  EXPECT_EQ(worse(0.05), "");  // a quiet machine always replaces
+  EXPECT_NE(worse(0.4).find("40.0 %"), std::string::npos);
+  KeptRoofs busy = roofs_of_test();
+  busy.conditions.busy_share = 0.5;
+  ASSERT_TRUE(keep_roofs(path_, cpu_of_test(), busy).ok());
+  EXPECT_EQ(worse(0.4), "");
+  EXPECT_NE(worse(0.6), "");
+  fresh.taken_unix_s = kTaken + 8 * 24 * kHour;  // the kept ones count no more
+  EXPECT_EQ(worse(0.6), "");
+}
+
 TEST_F(RoofCache, CountsForAWeek) {
   EXPECT_TRUE(find(kTaken + 7 * 24 * kHour).roofs.has_value());
   EXPECT_FALSE(find(kTaken + 7 * 24 * kHour + 1).roofs.has_value());

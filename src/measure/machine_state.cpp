@@ -74,6 +74,10 @@ StateChange change_between(const MachineState& before, const MachineState& after
   return change;
 }
 
+double busy_share(const StateChange& change) {
+  return std::min(1.0, change.steal_share.value_or(0) + change.others_share.value_or(0));
+}
+
 std::vector<std::string> state_notes(const MachineState& before, const MachineState& after) {
   constexpr double kNoticeable = 0.02;
   constexpr double kSlower = 0.9;

@@ -37,6 +37,8 @@ struct StateChange {
   std::optional<double> steal_share;   // of all processor time
   std::optional<double> others_share;  // of all processor time, to other processes
 };
+// Both together, 0 when nothing is known.
+double busy_share(const StateChange& change);
 StateChange change_between(const MachineState& before, const MachineState& after);
 
 // Sentences about what may have disturbed the measurement; empty when it was quiet.

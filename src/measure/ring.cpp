@@ -22,7 +22,8 @@ Ring plan_ring(const RingRequest& request) {
   NIBBLE_CHECK(request.unit_bytes > 0 && request.least_units >= 1);
   const auto most = static_cast<double>(request.most_units);
   const double wanted = std::ceil(cold_bytes(request.cache_bytes) / request.unit_bytes);
-  const double room = std::floor(request.available_bytes / 2 / request.unit_bytes);
+  const double taken = std::max(request.unit_bytes, request.unit_memory_bytes);
+  const double room = std::floor(request.available_bytes / 2 / taken);
   const double units =
       std::max(static_cast<double>(request.least_units), std::min({wanted, room, most}));
   Ring ring{.units = static_cast<std::int64_t>(units), .bytes = units * request.unit_bytes};

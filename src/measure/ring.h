@@ -19,7 +19,9 @@ struct RingRequest {
   std::int64_t least_units = 1;  // that one run may touch
   double cache_bytes = 0;        // the last-level cache, all of it
   double available_bytes = 0;    // memory that may be had
-  std::int64_t most_units = std::int64_t{1} << 24;
+  // Tiny units would ask for millions of copies, whose administration is what would be measured.
+  std::int64_t most_units = std::int64_t{1} << 14;
+  double unit_memory_bytes = 0;  // what a unit takes when its padding counts; 0: unit_bytes
 };
 
 struct Ring {
@@ -32,8 +34,8 @@ struct Ring {
 // The least that counts as cold: four last-level caches, and 512 MB.
 double cold_bytes(double cache_bytes);
 
-// As many units as reach cold_bytes(), within half of the memory that is available, but never fewer
-// than `least_units`.
+// As many units as reach cold_bytes(), within half of the memory that is available and
+// `most_units`, but never fewer than `least_units`; a ring that is too short for that says so.
 Ring plan_ring(const RingRequest& request);
 
 // Hands out the units that were untouched for longest; the first round is shuffled by the seed, so

@@ -36,10 +36,20 @@ TEST(PlanRing, StaysWithinHalfOfTheMemoryAndSaysSo) {
 }
 
 TEST(PlanRing, TinyUnitsDoNotMakeEndlessRings) {
-  EXPECT_LE(plan_ring({1, 1, 32e6, 8e9}).units, 1 << 24);
+  const Ring tiny = plan_ring({1, 1, 32e6, 8e9});
+  EXPECT_EQ(tiny.units, 1 << 14);
+  EXPECT_FALSE(tiny.cold);
+  EXPECT_NE(tiny.note.find("16.38 kB"), std::string::npos) << tiny.note;
   const Ring ring = plan_ring({1e5, 8, 32e6, 8e9, 1024});
   EXPECT_EQ(ring.units, 1024);
   EXPECT_FALSE(ring.cold);
+}
+
+TEST(PlanRing, CountsPaddingAsMemory) {
+  // Half of 100 MB holds 50 units of 1 MB, whatever part of them are weights.
+  const Ring ring = plan_ring({1e5, 1, 32e6, 100e6, 1 << 14, 1e6});
+  EXPECT_EQ(ring.units, 50);
+  EXPECT_EQ(ring.bytes, 50 * 1e5);
 }
 
 // Between two turns of a unit all others have had theirs.

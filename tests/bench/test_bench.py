@@ -131,6 +131,51 @@ def test_csv(bench):
     assert float(row["time_us"]) > 0
 
 
+def test_csv_of_roofs(bench):
+    lines = bench("roof", "--csv", "--threads", "1").stdout.splitlines()
+    assert lines[0] == "threads,roof,value,unit,measured_with"
+    assert [line.split(",")[:2] for line in lines[1:]] == [
+        ["1", "read"], ["1", "fp32"], ["1", "bf16"], ["1", "int8"]]
+
+
+def test_rows_recompute_by_hand(bench):
+    words = ("gemm", "--experts", "8", "--top-k", "2", "--n", "256", "--k", "1024", "--tokens", "2",
+             "--seconds", "0.1", "--activations", "int8")
+    row = json.loads(bench(*words, "--json").stdout)["rows"][0]
+    assert row["floor_us"] == pytest.approx(row["time_us"] * row["roof_share"])
+    assert row["floor_us"] == pytest.approx(max(row["memory_us"], row["compute_us"]))
+    assert row["memory_us"] == pytest.approx(row["bytes"] / row["roof_gb_s"] / 1e3)
+    assert row["compute_us"] == pytest.approx(row["flop"] / row["roof_tops"] / 1e6)
+    assert row["reached_gb_s"] == pytest.approx(row["bytes"] / row["time_us"] / 1e3)
+    assert row["reached_tops"] == pytest.approx(row["flop"] / row["time_us"] / 1e6)
+    assert row["predicted_us"] == pytest.approx(row["time_us"] * row["predicted_ratio"])
+
+
+def test_a_tiny_matrix_is_measured_and_flagged(bench):
+    result = bench("gemm", "--n", "1", "--k", "2", "--experts", "1", "--top-k", "1", "--seconds", "0.02",
+                   "--tokens", "1", "--activations", "int8", "--json")
+    row = json.loads(result.stdout)["rows"][0]
+    assert row["time_us"] > 0
+    assert any("not cold" in flag for flag in row["flags"])
+
+
+def test_a_huge_shape_is_refused_before_good_ones_are_measured(bench, tmp_path):
+    path = tmp_path / "shapes.json"
+    shape = {"format": "nvfp4", "activations": "int8", "experts": 1, "top_k": 1, "tokens": 1}
+    path.write_text(json.dumps({"schema": "nibble.shapes/1", "shapes": [
+        {**shape, "n": 64, "k": 64}, {**shape, "n": 1 << 20, "k": 1 << 20, "experts": 1024}]}))
+    assert_usage_error(bench("gemm", "--shapes", str(path)), "shapes[1]", "of memory")
+    path.write_text(json.dumps({"schema": "nibble.shapes/1", "shapes": [
+        {**shape, "n": 64, "k": 64, "activations": "fp8"}]}))
+    assert_usage_error(bench("gemm", "--shapes", str(path)), str(path), "shapes[0]", "fp8")
+
+
+def test_eighty_columns_keep_shape_and_ratio(nibble_in_terminal, cache):
+    status, shown = nibble_in_terminal("bench", "gemm", *SMALL, width=80, XDG_CACHE_HOME=str(cache))
+    assert status == 0
+    assert "4x[64,128] top 2" in shown and "reached" in shown and "x floor" in shown
+
+
 def test_cold_rows_read_memory(bench, source_dir):
     result = bench("gemm", "--experts", "4", "--top-k", "2", "--n", "512", "--k", "1024",
                    "--tokens", "2", "--seconds", "0.2", "--activations", "int8", "--json")
@@ -157,7 +202,7 @@ def test_models_shapes(bench):
     assert (gate_up["experts"], gate_up["top_k"]) == (32, 4)
 
 
-def test_kernels_stand_beside_their_floors(bench, nibble, source_dir, tmp_path, cache):
+def test_kernels_stand_beside_their_floors(bench, nibble, nibble_in_terminal, source_dir, tmp_path, cache):
     path = tmp_path / "kernels.json"
     words = ("--model", "gpt-oss-20b", "--tp", "8")
     result = bench("gemm", *words, "--tokens", "2", "--seconds", "0.02", "--hot", "--json",
@@ -184,6 +229,12 @@ def test_kernels_stand_beside_their_floors(bench, nibble, source_dir, tmp_path, 
     assert "2 tokens, not at 1" in next(c for c in one["ops"] if c["name"] == "moe.down")["reason"]
     text = nibble(*analyze, env=env).stdout
     assert "kernel each" in text and "measured alone on" in text
+    status, shown = nibble_in_terminal(*analyze, width=80, XDG_CACHE_HOME=str(cache))
+    assert status == 0
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.splitlines()]
+    header = next(line for line in lines if "kernel each" in line)
+    assert re.search(r"floor each +kernel each +kernel/floor", header)
+    assert max(len(line) for line in lines if str(path) not in line) <= 80
     assert_usage_error(nibble(*analyze[:-1], str(tmp_path / "none")), "none")
     path.write_text("{}")
     assert_usage_error(nibble(*analyze), str(path))
@@ -210,7 +261,13 @@ def test_shapes_of_a_file(bench, source_dir, tmp_path):
     (("gemm", "--json", "--csv"), ("--json", "--csv")),
     (("gemm", "--tokens", "0"), ("--tokens",)),
     (("gemm", "--tokens", "1,x"), ("--tokens", '"x"')),
-    (("gemm", "--top-k", "9", "--experts", "4"), ("top_k", "9")),
+    (("gemm", "--top-k", "9", "--experts", "4"), ("--top-k is 9", "4 of --experts")),
+    (("moe", "--n", "33"), ("--n is 33", "even")),
+    (("gemm", "--n", "1000000", "--k", "1000000"), ("[1000000, 1000000]", "of memory")),
+    (("gemm", "--threads", "1000000"), ("--threads is 1000000", "processors")),
+    (("roof", "--n", "5"), ("--n", "roof")),
+    (("roof", "--model", "glm-5-nvfp4"), ("--model", "roof")),
+    (("roof", "--hot"), ("--hot", "roof")),
     (("gemm", "--k", "63"), ("even",)),
     (("gemm", "--format", "fp8"), ("--format", "fp8")),
     (("gemm", "--format", "bf16", "--activations", "int8"), ("bf16 weights",)),
