@@ -1,7 +1,8 @@
 #include "kernels/gemm/gemm.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <gtest/gtest.h>
 
 #include "base/stats.h"
@@ -141,7 +142,9 @@ double relative_l2(const std::vector<float>& y, const std::vector<double>& expec
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  });
 }
 
 struct Path {
