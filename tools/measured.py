@@ -27,14 +27,15 @@ SOURCES = {"gemm": ("gemm",), "moe": ("gemm", "moe")}
 
 
 def source_hash(root, folders):
-    """sha256 over names and contents of the kernels' sources, tests left out."""
+    """sha256 over names and contents of the kernels' sources; tests and comment lines are left out."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted((root / "src/kernels" / folder).rglob("*")):
             if not path.is_file() or path.stem.endswith("_test"):
                 continue
             digest.update(str(path.relative_to(root)).encode() + b"\0")
-            digest.update(path.read_bytes() + b"\0")
+            lines = path.read_bytes().splitlines(keepends=True)
+            digest.update(b"".join(line for line in lines if not line.lstrip().startswith(b"//")) + b"\0")
     return digest.hexdigest()
 
 

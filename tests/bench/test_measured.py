@@ -119,6 +119,9 @@ def test_rows_of_changed_kernels_are_stale(tree, source_dir):
     (tree / "src/kernels/gemm/gemm_test.cpp").write_text("another test\n")
     assert run(tree, source_dir, "check").returncode == 0
     assert stale() == []
+    gemm = tree / "src/kernels/gemm/gemm.cpp"
+    gemm.write_text("  // says more\n" + gemm.read_text())
+    assert stale() == []
     (tree / "src/kernels/moe/moe.cpp").write_text("changed\n")
     assert run(tree, source_dir, "check").returncode == 1
     assert stale() == ["moe"]

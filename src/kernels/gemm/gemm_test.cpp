@@ -154,7 +154,7 @@ struct Path {
 };
 
 // Sums of integers are exact; what is left is fp32: a few roundings of 2^-24 in each of K / 32
-// additions, at most 32 here. bf16 activations far below the largest of their 32 lose up to 2^-15
+// additions, at most 32 here. bf16 activations far below the largest of their 32 lose up to 2^-14
 // of it. int8 activations on a tie may round the other way where the quotient is not a number of
 // fp32: the whole step of one value, 1 / (127 * sqrt(32)) of a group at worst.
 constexpr Path kPaths[] = {
