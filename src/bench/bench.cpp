@@ -94,15 +94,12 @@ class Bench {
     const CpuRoofs& roofs = report_.roofs.roofs;
     const std::string& path = roofs.rates.at(roof_precision(shape.format, shape.activations)).path;
     const MultiplyProbe multiply = find_multiply_probe(path).value();
-    RateRoofs against{.multiply = multiply, .cache_bytes = setup.cache_bytes};
-    if (request_.cold) against.read = find_read_probe(roofs.read.path);
     const RowContext context{
         .pool = pool_,
         .roofs = roofs,
         .read = fastest_read([&] { return rig->cold_memory(kProbeBytes); }, kProbePasses, pool_),
         .multiply = multiply,
         .rates = rates_,
-        .against = against,
         .cache_bytes = setup.cache_bytes,
         .rule = {.budget_s = request_.row_seconds}};
     for (const std::int64_t tokens : shape.tokens) {

@@ -66,8 +66,8 @@ class RowMeter {
 
   Result<> predict(BenchRow& row) {
     const auto& [weights, activations] = std::pair(shape_.format, shape_.activations);
-    NIBBLE_RETURN_IF_ERROR(
-        context_.rates.measure(weights, activations, context_.against, median(rates_)));
+    NIBBLE_RETURN_IF_ERROR(context_.rates.measure(weights, activations, context_.multiply,
+                                                  median(rates_), usual_rows()));
     std::vector<double> ratios;
     for (std::size_t run = 0; run < runs_.size(); ++run) {
       const auto& [work, roofs] = runs_[run];
@@ -76,6 +76,15 @@ class RowMeter {
     }
     row.predicted = summarize(std::move(ratios), context_.rule.confidence);
     return {};
+  }
+
+  // Rows of the product in the middle of all products of the last run.
+  std::int64_t usual_rows() const {
+    std::vector<double> rows;
+    for (const Product& product : runs_.back().first.products) {
+      rows.push_back(static_cast<double>(product.rows));
+    }
+    return rows.empty() ? 1 : static_cast<std::int64_t>(median(rows));
   }
 
   void fill(BenchRow& row, double confidence) {

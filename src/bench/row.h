@@ -59,7 +59,6 @@ struct RowContext {
   ReadProbe read;          // the best on these weights
   MultiplyProbe multiply;  // the best for these activations
   KernelRates& rates;
-  RateRoofs against;  // what the kernel's own rates are measured with
   double cache_bytes = 0;
   StopRule rule;
 };

@@ -63,7 +63,6 @@ struct Scene {
                              .read = read_probes().front(),
                              .multiply = multiply_probes().back(),
                              .rates = rates,
-                             .against = {.multiply = multiply_probes().back()},
                              .cache_bytes = 32e6,
                              .rule = {.least = 8, .most = 40, .budget_s = 0.1}};
     Result<BenchRow> row = measure_row(rig, shape, 4, cold, context);

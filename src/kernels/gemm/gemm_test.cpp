@@ -154,9 +154,9 @@ struct Path {
 };
 
 // Sums of integers are exact; what is left is fp32: a few roundings of 2^-24 in each of K / 32
-// additions, at most 32 here. bf16 activations far below the largest of their 32 lose up to 2^-14
+// additions, at most 32 here. bf16 activations far below the largest of their 64 lose up to 2^-14
 // of it. int8 activations on a tie may round the other way where the quotient is not a number of
-// fp32: the whole step of one value, 1 / (127 * sqrt(32)) of a group at worst.
+// fp32: the whole step of one value, 1 / (127 * sqrt(64)) of a scale at worst.
 constexpr Path kPaths[] = {
     {Format::kNvfp4, Format::kBf16, 1e-4},  {Format::kNvfp4, Format::kInt8, 1e-3},
     {Format::kNvfp4, Format::kNvfp4, 2e-6}, {Format::kMxfp4, Format::kBf16, 1e-4},

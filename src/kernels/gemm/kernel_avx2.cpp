@@ -119,17 +119,40 @@ NIBBLE_AVX2 inline void add_products(__m256i& sum, __m256i weights, __m256i x) {
       : [weights] "x"(weights), [x] "x"(x));
 }
 
-// `sum` plus the scaled sums of the blocks of eight rows and one stream.
-template <bool kTwoScales>
-NIBBLE_AVX2 inline __m256 add_scaled(__m256 sum, __m256i blocks, __m256i scales, __m256 first,
-                                     __m256 second) {
-  if constexpr (kTwoScales) {
-    const __m256i even = _mm256_blend_epi16(blocks, _mm256_setzero_si256(), 0xAA);
-    const __m256i odd = _mm256_blend_epi16(blocks, _mm256_setzero_si256(), 0x55);
-    sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(even, scales)), first, sum);
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(odd, scales)), second, sum);
+// Adds whole numbers x scale to eight sums.
+NIBBLE_AVX2 inline void add_scaled(float* sums, __m256i whole, const float* scale) {
+  const __m256 scales = _mm256_broadcast_ss(scale);
+  _mm256_store_ps(sums, _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), scales, _mm256_load_ps(sums)));
+}
+
+// Each block with its own scale: the sums of a block's row stand in one half of a lane.
+NIBBLE_AVX2 inline void add_two_scaled(float* sums, __m256i blocks, __m256i weight_scales,
+                                       const float* scale) {
+  const __m256i even = _mm256_blend_epi16(blocks, _mm256_setzero_si256(), 0xAA);
+  const __m256i odd = _mm256_blend_epi16(blocks, _mm256_setzero_si256(), 0x55);
+  add_scaled(sums, _mm256_madd_epi16(even, weight_scales), scale);
+  add_scaled(sums, _mm256_madd_epi16(odd, weight_scales), scale + 1);
+}
+
+// Sums of one group: rows 0-7 and 8-15 of each stream, both blocks side by side in 16 bits.
+template <int kStreams, class Weights>
+[[gnu::always_inline]] NIBBLE_AVX2 inline void sum_blocks(
+    const Weights& weights, int at, const ActivationGroup* const (&streams)[kStreams],
+    __m256i (&top)[kStreams], __m256i (&bottom)[kStreams]) {
+#pragma GCC unroll 4
+  for (int stream = 0; stream < kStreams; ++stream) {
+    top[stream] = bottom[stream] = broadcast(streams[stream][at].correction);
   }
-  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(blocks, scales)), first, sum);
+#pragma GCC unroll 8
+  for (int step = 0; step < kSteps; ++step) {
+    const StepWeights rows = weights.step(at, step);
+#pragma GCC unroll 4
+    for (int stream = 0; stream < kStreams; ++stream) {
+      const __m256i x = broadcast(streams[stream][at].values + 4 * step);
+      add_products(top[stream], rows.rows0, x);
+      add_products(bottom[stream], rows.rows8, x);
+    }
+  }
 }
 
 // Everything that the loop needs is in locals: what it stores could else be what it reads next.
@@ -141,35 +164,37 @@ template <int kStreams, bool kTwoScales, class Weights>
   for (int stream = 0; stream < kStreams; ++stream) streams[stream] = arguments.streams[stream];
   float* const sums = arguments.sums_of(tile, 0);
   const int groups = arguments.groups;
-  for (int at = 0; at < groups; ++at) {
-    __m256i top[kStreams];
-    __m256i bottom[kStreams];
-#pragma GCC unroll 4
-    for (int stream = 0; stream < kStreams; ++stream) {
-      top[stream] = bottom[stream] = broadcast(streams[stream][at].correction);
-    }
-#pragma GCC unroll 8
-    for (int step = 0; step < kSteps; ++step) {
-      const StepWeights rows = weights.step(at, step);
+  for (int at = 0; at < groups; at += kScaleGroups) {
+    __m256i whole_top[kStreams];
+    __m256i whole_bottom[kStreams];
+#pragma GCC unroll 2
+    for (int next = 0; next < kScaleGroups; ++next) {
+      __m256i top[kStreams];
+      __m256i bottom[kStreams];
+      sum_blocks(weights, at + next, streams, top, bottom);
+      const StepWeights scales = weights.scales(at + next);
 #pragma GCC unroll 4
       for (int stream = 0; stream < kStreams; ++stream) {
-        const __m256i x = broadcast(streams[stream][at].values + 4 * step);
-        add_products(top[stream], rows.rows0, x);
-        add_products(bottom[stream], rows.rows8, x);
+        float* const rows = sums + stream * kTileRows;
+        if constexpr (kTwoScales) {
+          const float* const scale = streams[stream][at + next].scale;
+          add_two_scaled(rows, top[stream], scales.rows0, scale);
+          add_two_scaled(rows + 8, bottom[stream], scales.rows8, scale);
+          continue;
+        }
+        const __m256i more_top = _mm256_madd_epi16(top[stream], scales.rows0);
+        const __m256i more_bottom = _mm256_madd_epi16(bottom[stream], scales.rows8);
+        whole_top[stream] = next == 0 ? more_top : _mm256_add_epi32(whole_top[stream], more_top);
+        whole_bottom[stream] =
+            next == 0 ? more_bottom : _mm256_add_epi32(whole_bottom[stream], more_bottom);
       }
     }
-    const StepWeights scales = weights.scales(at);
+    if constexpr (kTwoScales) continue;
 #pragma GCC unroll 4
     for (int stream = 0; stream < kStreams; ++stream) {
-      const __m256 first = _mm256_broadcast_ss(&streams[stream][at].scale[0]);
-      const __m256 second = _mm256_broadcast_ss(&streams[stream][at].scale[1]);
       float* const rows = sums + stream * kTileRows;
-      const __m256 sum0 =
-          add_scaled<kTwoScales>(_mm256_load_ps(rows), top[stream], scales.rows0, first, second);
-      const __m256 sum8 = add_scaled<kTwoScales>(_mm256_load_ps(rows + 8), bottom[stream],
-                                                 scales.rows8, first, second);
-      _mm256_store_ps(rows, sum0);
-      _mm256_store_ps(rows + 8, sum8);
+      add_scaled(rows, whole_top[stream], streams[stream][at].scale);
+      add_scaled(rows + 8, whole_bottom[stream], streams[stream][at].scale);
     }
   }
 }

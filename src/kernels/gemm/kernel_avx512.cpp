@@ -88,68 +88,100 @@ NIBBLE_AVX512 inline __m512i broadcast(const void* word) {
   return _mm512_set1_epi32(*static_cast<const std::int32_t*>(word));
 }
 
-// Adds the scaled sums of sixteen rows and one stream: the two blocks' sums, which fit 16 bits,
-// side by side in the lane of their row.
-template <bool kTwoScales>
-NIBBLE_AVX512 inline void add_scaled(float* sums, __m512i first_block, __m512i second_block,
-                                     __m512i scales, const ActivationGroup& group) {
-  constexpr __mmask32 kOddLanes = 0xAAAAAAAA;
-  const __m512 first = _mm512_set1_ps(group.scale[0]);
-  __m512 sum = _mm512_load_ps(sums);
-  if constexpr (kTwoScales) {
-    const __m512i even = _mm512_maskz_mov_epi16(~kOddLanes, first_block);
-    const __m512i odd = _mm512_slli_epi32(second_block, 16);
-    const __m512 second = _mm512_set1_ps(group.scale[1]);
-    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(even, scales)), first, sum);
-    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(odd, scales)), second, sum);
-  } else {
-    const __m512i blocks =
-        _mm512_mask_mov_epi16(first_block, kOddLanes, _mm512_slli_epi32(second_block, 16));
-    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(blocks, scales)), first, sum);
-  }
-  _mm512_store_ps(sums, sum);
+// The scales of the two blocks of a group, each in the low half of its row's lane. The sum of a
+// block fits 16 bits, so the low half of its lane is all of it, and vpmaddwd and vpdpwssd multiply
+// the high halves, the signs, by nothing.
+struct BlockScales {
+  __m512i first;
+  __m512i second;
+};
+NIBBLE_AVX512 inline BlockScales split(__m512i scales) {
+  return {_mm512_and_si512(scales, _mm512_set1_epi32(0xffff)), _mm512_srli_epi32(scales, 16)};
 }
 
-// `kTiles` tiles side by side, so that each activation that is broadcast meets all their rows: with
-// one tile the loads would take longer than the products.
+// Adds whole numbers x scale to sixteen sums.
+NIBBLE_AVX512 inline void add_scaled(float* sums, __m512i whole, float scale) {
+  const __m512 more = _mm512_cvtepi32_ps(whole);
+  _mm512_store_ps(sums, _mm512_fmadd_ps(more, _mm512_set1_ps(scale), _mm512_load_ps(sums)));
+}
+
+// Sums of one group: sixteen rows of each stream, a register for each block. `kTiles` tiles side by
+// side, so that each activation that is broadcast meets all their rows: with one tile the loads
+// would take longer than the products.
+template <int kTiles, int kStreams, class Weights>
+[[gnu::always_inline]] NIBBLE_AVX512 inline void sum_blocks(
+    const Weights (&weights)[kTiles], int at, const ActivationGroup* const (&streams)[kStreams],
+    __m512i (&first)[kTiles][kStreams], __m512i (&second)[kTiles][kStreams]) {
+#pragma GCC unroll 2
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma GCC unroll 8
+    for (int stream = 0; stream < kStreams; ++stream) {
+      first[tile][stream] = broadcast(&streams[stream][at].correction[0]);
+      second[tile][stream] = broadcast(&streams[stream][at].correction[1]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int step = 0; step < kSteps / 2; ++step) {
+    StepWeights rows[kTiles];
+#pragma GCC unroll 2
+    for (int tile = 0; tile < kTiles; ++tile) rows[tile] = weights[tile].steps(at, step);
+#pragma GCC unroll 8
+    for (int stream = 0; stream < kStreams; ++stream) {
+      const std::int8_t* const values = streams[stream][at].values;
+      const __m512i low = broadcast(values + 4 * step);
+      const __m512i high = broadcast(values + 4 * (step + kSteps / 2));
+#pragma GCC unroll 2
+      for (int tile = 0; tile < kTiles; ++tile) {
+        first[tile][stream] = _mm512_dpbusd_epi32(first[tile][stream], rows[tile].first, low);
+        second[tile][stream] = _mm512_dpbusd_epi32(second[tile][stream], rows[tile].second, high);
+      }
+    }
+  }
+}
+
+// Everything that the loop needs is in locals: what it stores could else be what it reads next.
 template <int kTiles, int kStreams, bool kTwoScales, class Weights>
 [[gnu::always_inline]] NIBBLE_AVX512 inline void multiply_tiles(
     const Weights (&weights)[kTiles], int first_tile, const MultiplyArguments& arguments) {
-  for (int at = 0; at < arguments.groups; ++at) {
-    __m512i first[kTiles][kStreams];
-    __m512i second[kTiles][kStreams];
-#pragma GCC unroll 2
-    for (int tile = 0; tile < kTiles; ++tile) {
+  const ActivationGroup* streams[kStreams];
 #pragma GCC unroll 8
-      for (int stream = 0; stream < kStreams; ++stream) {
-        first[tile][stream] = broadcast(&arguments.streams[stream][at].correction[0]);
-        second[tile][stream] = broadcast(&arguments.streams[stream][at].correction[1]);
-      }
-    }
-#pragma GCC unroll 4
-    for (int step = 0; step < kSteps / 2; ++step) {
-      StepWeights rows[kTiles];
+  for (int stream = 0; stream < kStreams; ++stream) streams[stream] = arguments.streams[stream];
+  float* const sums = arguments.sums_of(first_tile, 0);
+  constexpr int kTileSums = kPassStreams * kTileRows;
+  const int groups = arguments.groups;
+  for (int at = 0; at < groups; at += kScaleGroups) {
+    __m512i whole[kTiles][kStreams];
 #pragma GCC unroll 2
-      for (int tile = 0; tile < kTiles; ++tile) rows[tile] = weights[tile].steps(at, step);
+    for (int next = 0; next < kScaleGroups; ++next) {
+      __m512i first[kTiles][kStreams];
+      __m512i second[kTiles][kStreams];
+      sum_blocks(weights, at + next, streams, first, second);
+#pragma GCC unroll 2
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const BlockScales scales = split(weights[tile].scales(at + next));
 #pragma GCC unroll 8
-      for (int stream = 0; stream < kStreams; ++stream) {
-        const std::int8_t* const values = arguments.streams[stream][at].values;
-        const __m512i low = broadcast(values + 4 * step);
-        const __m512i high = broadcast(values + 4 * (step + kSteps / 2));
-#pragma GCC unroll 2
-        for (int tile = 0; tile < kTiles; ++tile) {
-          first[tile][stream] = _mm512_dpbusd_epi32(first[tile][stream], rows[tile].first, low);
-          second[tile][stream] = _mm512_dpbusd_epi32(second[tile][stream], rows[tile].second, high);
+        for (int stream = 0; stream < kStreams; ++stream) {
+          if constexpr (kTwoScales) {
+            float* const rows = sums + tile * kTileSums + stream * kTileRows;
+            const float* const scale = streams[stream][at + next].scale;
+            add_scaled(rows, _mm512_madd_epi16(first[tile][stream], scales.first), scale[0]);
+            add_scaled(rows, _mm512_madd_epi16(second[tile][stream], scales.second), scale[1]);
+            continue;
+          }
+          __m512i& sum = whole[tile][stream];
+          sum = next == 0 ? _mm512_madd_epi16(first[tile][stream], scales.first)
+                          : _mm512_dpwssd_epi32(sum, first[tile][stream], scales.first);
+          sum = _mm512_dpwssd_epi32(sum, second[tile][stream], scales.second);
         }
       }
     }
+    if constexpr (kTwoScales) continue;
 #pragma GCC unroll 2
     for (int tile = 0; tile < kTiles; ++tile) {
-      const __m512i scales = weights[tile].scales(at);
 #pragma GCC unroll 8
       for (int stream = 0; stream < kStreams; ++stream) {
-        add_scaled<kTwoScales>(arguments.sums_of(first_tile + tile, stream), first[tile][stream],
-                               second[tile][stream], scales, arguments.streams[stream][at]);
+        add_scaled(sums + tile * kTileSums + stream * kTileRows, whole[tile][stream],
+                   streams[stream][at].scale[0]);
       }
     }
   }

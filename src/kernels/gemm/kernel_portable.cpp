@@ -39,24 +39,38 @@ std::int32_t block_sum(const std::uint8_t* weights, int row, const ActivationGro
   return sum;
 }
 
+// The scaled sum of a block, exact: below 2^30.
+std::int32_t scaled_sum(const Panel& panel, int at, int row, const ActivationGroup& group,
+                        int block) {
+  return block_sum(panel.weights[at], row, group, block) * panel.scales[at][2 * row + block];
+}
+
+template <bool kTwoScales>
+void multiply_row(const Panel& panel, int row, const ActivationGroup* stream, int groups,
+                  float& sum) {
+  for (int at = 0; at < groups; at += kScaleGroups) {
+    std::int32_t whole = 0;
+    for (int next = at; next < at + kScaleGroups; ++next) {
+      const std::int32_t low = scaled_sum(panel, next, row, stream[next], 0);
+      const std::int32_t high = scaled_sum(panel, next, row, stream[next], 1);
+      whole += low + high;
+      if constexpr (kTwoScales) {
+        sum = std::fma(static_cast<float>(low), stream[next].scale[0], sum);
+        sum = std::fma(static_cast<float>(high), stream[next].scale[1], sum);
+      }
+    }
+    if constexpr (!kTwoScales) {
+      sum = std::fma(static_cast<float>(whole), stream[at].scale[0], sum);
+    }
+  }
+}
+
 template <int kStreams, bool kTwoScales>
 void multiply_tile(const Panel& panel, int tile, const MultiplyArguments& arguments) {
-  for (int at = 0; at < arguments.groups; ++at) {
-    const std::uint8_t* const weights = panel.weights[at];
-    const std::int16_t* const scales = panel.scales[at];
-    for (int stream = 0; stream < kStreams; ++stream) {
-      const ActivationGroup& group = arguments.streams[stream][at];
-      float* const sums = arguments.sums_of(tile, stream);
-      for (int row = 0; row < kTileRows; ++row) {
-        const std::int32_t low = block_sum(weights, row, group, 0) * scales[2 * row];
-        const std::int32_t high = block_sum(weights, row, group, 1) * scales[2 * row + 1];
-        if constexpr (kTwoScales) {
-          sums[row] = std::fma(static_cast<float>(low), group.scale[0], sums[row]);
-          sums[row] = std::fma(static_cast<float>(high), group.scale[1], sums[row]);
-        } else {
-          sums[row] = std::fma(static_cast<float>(low + high), group.scale[0], sums[row]);
-        }
-      }
+  for (int stream = 0; stream < kStreams; ++stream) {
+    float* const sums = arguments.sums_of(tile, stream);
+    for (int row = 0; row < kTileRows; ++row) {
+      multiply_row<kTwoScales>(panel, row, arguments.streams[stream], arguments.groups, sums[row]);
     }
   }
 }

@@ -11,8 +11,8 @@
 //   kAvx512: step j has columns 4j .. 4j+3, which vpdpbusd sums into 32 bits. Byte
 //     64 (j % 4) + 4 r + i; steps 0-3 (columns 0-15) in the low nibble, 4-7 in the high.
 //
-// A scale byte holds an integer m * 2^e, m in the low nibble and e <= 11 in the high one, in units
-// of the row's own power of two: e4m3 has 4 significant bits, so every block scale down to 2^-11 of
+// A scale byte holds an integer m * 2^e, m in the low nibble and e <= 10 in the high one, in units
+// of the row's own power of two: e4m3 has 4 significant bits, so every block scale down to 2^-10 of
 // the row's largest is exact, and the rest of a smaller one is a residual (packed_weights.h).
 //
 // bf16 weights: [expert][tile of 16 rows][column][16 rows], two bytes each.
@@ -38,8 +38,17 @@ inline constexpr int kSteps = 8;
 inline constexpr int kCodeBytes = kTileRows * kGroupColumns / 2;
 inline constexpr int kScaleBytes = kTileRows * 2;
 inline constexpr int kGroupBytes = kCodeBytes + kScaleBytes;
-inline constexpr int kCodeZero = 12;        // what the stored code of 0 becomes
-inline constexpr int kScaleExponents = 11;  // the largest e of a scale byte
+inline constexpr int kCodeZero = 12;  // what the stored code of 0 becomes
+
+// int8 and bf16 activations share a scale over two groups, 64 columns: the scaled sums of four
+// blocks are added as integers before they become fp32. A block's sum is at most 16 x 12 x 128, so
+// with scales of at most 15 * 2^10 the four stay below 2^31.
+inline constexpr int kScaleGroups = 2;
+inline constexpr int kScaleColumns = kScaleGroups * kGroupColumns;
+inline constexpr int kScaleExponents = 10;  // the largest e of a scale byte
+static_assert(std::int64_t{2 * kScaleGroups} * 16 * 12 * 128 * (15 << kScaleExponents) <
+                  std::int64_t{1} << 31,
+              "the scaled sums of a scale's columns fit 32 bits");
 
 // Where the loops turn. A unit, what one thread takes at a time, is 4 tiles: four streams of
 // memory, and the activations of a chunk are used four times from the innermost cache.
@@ -51,9 +60,10 @@ inline constexpr int kPackedGroups = 4;
 inline constexpr int kAheadGroups = 4;  // of each of the four streams: 4.6 KB, 0.3 us at 16 GB/s
 inline constexpr int kTaskUnits = 4;    // taken at once where there are many: the next unit's
                                         // beginning is requested at the end of the one before
-// Streams that are worked on together: their activations, 9 KB each for 6,144 columns, stay in an
-// L2 of 512 KB while the units of an expert go by, and the sums of a unit are 8 KB.
-inline constexpr int kPassStreams = 32;
+// Streams that are worked on together, so that weights are unpacked once for all of them: their
+// activations, 9 KB each for 6,144 columns, just leave an L2 of 512 KB, but a chunk of them is
+// requested a block ahead. The sums of a unit are 16 KB.
+inline constexpr int kPassStreams = 64;
 inline constexpr int kBlockStreams = 4;  // two registers of weights x 4 streams: 8 sums of 16
 inline constexpr int kMostStreams = 8;   // in passing, where there are 32 registers
 
@@ -64,7 +74,7 @@ struct ActivationGroup {
   // -12 x the sum of each block: kPortable and kAvx2 as two 16-bit lanes in the first word (sums
   // wrap around and come out right), kAvx512 as two words.
   std::int32_t correction[2];
-  float scale[2];  // of each block of 16; equal when the scale is of 32
+  float scale[2];  // of each block of 16; equal, and those of the next group, when it is of 64
 };
 static_assert(sizeof(ActivationGroup) == 48);
 
@@ -80,7 +90,7 @@ struct MultiplyArguments {
   const std::byte* packed = nullptr;  // or packed, of the first tile;
   std::size_t tile_bytes = 0;         // the next one is so much further
   int tiles = 0;                      // <= kUnitTiles
-  int groups = 0;                     // <= kChunkGroups
+  int groups = 0;                     // <= kChunkGroups; even
   std::size_t ahead_bytes = 0;        // packed weights are requested so much before their use
   const ActivationGroup* streams[kMostStreams] = {};  // of the chunk
   float* sums = nullptr;  // [tile][kPassStreams][kTileRows], from the first stream; added to
@@ -94,7 +104,7 @@ struct MultiplyArguments {
 };
 
 // The loops of one instruction set; entry s - 1 of each takes s streams. `one_scale` activations
-// have equal scales in both halves of a group, `two_scales` have not (NVFP4). `packed` ones unpack
+// have one scale for two groups, `two_scales` two for each (NVFP4). `packed` ones unpack
 // the weights in passing, for when no more than `packed_streams` are all that there is.
 struct IntegerKernel {
   using Unpack = void (*)(const std::byte* tile, int groups, Panel& panel);
@@ -144,8 +154,9 @@ constexpr CodePlace code_place(Isa isa, int row, int step, int i) {
   return {static_cast<std::int16_t>(32 * step + 4 * (row % 8) + i), row >= 8};
 }
 
+// An even number: the columns of a scale are never cut.
 constexpr std::int64_t groups_of(std::int64_t columns) {
-  return (columns + kGroupColumns - 1) / kGroupColumns;
+  return (columns + kScaleColumns - 1) / kScaleColumns * kScaleGroups;
 }
 constexpr std::int64_t tiles_of(std::int64_t rows) {
   return (rows + kTileRows - 1) / kTileRows;

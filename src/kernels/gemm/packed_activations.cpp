@@ -44,9 +44,20 @@ void write_values(const std::int32_t (&values)[kGroupColumns], Isa isa, Activati
   group.correction[1] = 0;
 }
 
+// The groups that share one scale.
+void write_groups(const std::int32_t (&values)[kScaleColumns], float scale, Isa isa,
+                  ActivationGroup* groups) {
+  for (int at = 0; at < kScaleGroups; ++at) {
+    std::int32_t of_group[kGroupColumns];
+    std::copy_n(values + at * kGroupColumns, kGroupColumns, of_group);
+    write_values(of_group, isa, groups[at]);
+    groups[at].scale[0] = groups[at].scale[1] = scale;
+  }
+}
+
 // The largest magnitude; NaN when a value is not finite. As integers, which order as magnitudes do,
 // so that the compiler may look at four at a time.
-float largest_magnitude(const float (&x)[kGroupColumns]) {
+float largest_magnitude(std::span<const float> x) {
   std::uint32_t largest = 0;
   for (const float value : x) {
     largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
@@ -60,19 +71,18 @@ std::int32_t round_whole(float x) {
   return static_cast<std::int32_t>((x + kShift) - kShift);
 }
 
-// One group of int8: q = x / scale to nearest, scale = largest / 127.
-void quantize_int8(const float (&x)[kGroupColumns], Isa isa, ActivationGroup& group) {
+// The groups of one scale of int8: q = x / scale to nearest, scale = largest / 127.
+void quantize_int8(const float (&x)[kScaleColumns], Isa isa, ActivationGroup* groups) {
   constexpr float kSmallest = 1e-34F;  // below, 1 / scale would not be finite
   const float largest = largest_magnitude(x);
-  std::int32_t values[kGroupColumns] = {};
+  std::int32_t values[kScaleColumns] = {};
   float scale = std::isnan(largest) ? kNaN : 0.0F;
   if (largest >= kSmallest) {
     scale = largest / 127.0F;
     const float inverse = 127.0F / largest;
-    for (std::size_t at = 0; at < kGroupColumns; ++at) values[at] = round_whole(x[at] * inverse);
+    for (std::size_t at = 0; at < kScaleColumns; ++at) values[at] = round_whole(x[at] * inverse);
   }
-  write_values(values, isa, group);
-  group.scale[0] = group.scale[1] = scale;
+  write_groups(values, scale, isa, groups);
 }
 
 // float_to_bf16 for what is finite, without a branch.
@@ -81,51 +91,50 @@ float round_to_bf16(float x) {
   return std::bit_cast<float>((bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U);
 }
 
-// One group of bf16 as whole numbers below 2^14 in units of a power of two, q = 256 high + low. A
-// bf16 has 8 significant bits: what is within 2^-6 of the largest is exact. (2^15 would not do: the
-// largest bf16 below it is 127 * 256 + 128, which two signed bytes cannot say.)
-void quantize_bf16(const float (&x)[kGroupColumns], Isa isa, ActivationGroup& high,
-                   ActivationGroup& low) {
+// The groups of one scale of bf16 as whole numbers below 2^14 in units of a power of two, q = 256
+// high + low. A bf16 has 8 significant bits: what is within 2^-6 of the largest is exact. (2^15
+// would not do: the largest bf16 below it is 127 * 256 + 128, which two signed bytes cannot say.)
+void quantize_bf16(const float (&x)[kScaleColumns], Isa isa, ActivationGroup* high,
+                   ActivationGroup* low) {
   constexpr int kSmallestExponent = -100;  // below, the unit would not be a normal fp32
-  float rounded[kGroupColumns];
-  for (std::size_t at = 0; at < kGroupColumns; ++at) rounded[at] = round_to_bf16(x[at]);
+  float rounded[kScaleColumns];
+  for (std::size_t at = 0; at < kScaleColumns; ++at) rounded[at] = round_to_bf16(x[at]);
   // Rounding may have made an infinity of a large value, or a number of a NaN.
   const float largest = std::isnan(largest_magnitude(x)) ? kNaN : largest_magnitude(rounded);
-  std::int32_t highs[kGroupColumns] = {};
-  std::int32_t lows[kGroupColumns] = {};
+  std::int32_t highs[kScaleColumns] = {};
+  std::int32_t lows[kScaleColumns] = {};
   float unit = std::isnan(largest) ? kNaN : 0.0F;
   if (largest > 0 && std::ilogb(largest) >= kSmallestExponent) {
     const int exponent = std::ilogb(largest) - 13;
     unit = std::ldexp(1.0F, exponent);
     const float inverse = std::ldexp(1.0F, -exponent);
-    for (std::size_t at = 0; at < kGroupColumns; ++at) {
+    for (std::size_t at = 0; at < kScaleColumns; ++at) {
       const std::int32_t whole = round_whole(rounded[at] * inverse);
       highs[at] = (whole + 128) >> 8;
       lows[at] = whole - 256 * highs[at];
     }
   }
-  write_values(highs, isa, high);
-  write_values(lows, isa, low);
-  high.scale[0] = high.scale[1] = 256 * unit;
-  low.scale[0] = low.scale[1] = unit;
+  write_groups(highs, 256 * unit, isa, high);
+  write_groups(lows, unit, isa, low);
 }
 
-// One group of NVFP4: codes in halves, so that the scale is of halves too.
-void quantize_nvfp4(const float (&x)[kGroupColumns], float factor, Isa isa,
-                    ActivationGroup& group) {
-  std::uint8_t codes[kGroupColumns / 2] = {};
-  std::uint8_t scales[2] = {};
+// Two groups of NVFP4: codes in halves, so that the scales are of halves too.
+void quantize_nvfp4(const float (&x)[kScaleColumns], float factor, Isa isa,
+                    ActivationGroup* groups) {
+  std::uint8_t codes[kScaleColumns / 2] = {};
+  std::uint8_t scales[kScaleColumns / kBlockColumns] = {};
   quantize_nvfp4_row(x, factor, codes, scales);
-  std::int32_t values[kGroupColumns];
-  for (int at = 0; at < kGroupColumns; ++at) {
+  std::int32_t values[kScaleColumns];
+  for (int at = 0; at < kScaleColumns; ++at) {
     const std::uint8_t byte = codes[at / 2];
     const auto code = static_cast<std::uint8_t>(at % 2 == 0 ? byte & 15 : byte >> 4);
     values[at] = static_cast<std::int32_t>(2 * e2m1_to_float(code));
   }
-  write_values(values, isa, group);
-  const bool finite = !std::isnan(largest_magnitude(x));
-  for (int block = 0; block < 2; ++block) {
-    group.scale[block] = finite ? 0.5F * e4m3_to_float(scales[block]) : kNaN;
+  write_groups(values, 0, isa, groups);
+  for (int block = 0; block < kScaleColumns / kBlockColumns; ++block) {
+    const std::span of_group(x + block / 2 * kGroupColumns, kGroupColumns);
+    const bool finite = !std::isnan(largest_magnitude(of_group));
+    groups[block / 2].scale[block % 2] = finite ? 0.5F * e4m3_to_float(scales[block]) : kNaN;
   }
 }
 
@@ -152,7 +161,7 @@ Result<PackedActivations> PackedActivations::make(std::int64_t most_rows, std::i
   packed.columns_ = columns;
   const std::int64_t row_bytes = weights == Format::kBf16
                                      ? columns * static_cast<std::int64_t>(sizeof(float))
-                                     : groups_of(columns) *
+                                     : stream_stride(columns) *
                                            static_cast<std::int64_t>(sizeof(ActivationGroup)) *
                                            GemmAccess::streams_per_row(packed);
   NIBBLE_ASSIGN_OR_RETURN(packed.memory_,
@@ -171,7 +180,7 @@ void PackedActivations::quantize(std::span<const float> x, ThreadPool& pool,
   NIBBLE_CHECK(rows_ <= most_rows_);
   if (rows_ == 0) return;
   // Rows are cut so that a single one keeps all threads busy too.
-  constexpr std::int64_t kPieceGroups = 32;
+  constexpr std::int64_t kPieceGroups = 32;  // even
   const std::int64_t pieces = (groups_of(columns_) + kPieceGroups - 1) / kPieceGroups;
   if (format_ == Format::kNvfp4) {
     WorkQueue rows(rows_);
@@ -207,16 +216,16 @@ void PackedActivations::quantize_groups(const float* x, std::int64_t row, std::i
   const int streams = GemmAccess::streams_per_row(*this);
   auto* const groups =
       reinterpret_cast<ActivationGroup*>(memory_.data()) + row * streams * stream_stride(columns_);
-  for (std::int64_t at = first; at < last; ++at) {
-    float values[kGroupColumns] = {};
+  for (std::int64_t at = first; at < last; at += kScaleGroups) {
+    float values[kScaleColumns] = {};
     const std::int64_t begin = at * kGroupColumns;
-    std::copy_n(x + begin, std::min<std::int64_t>(kGroupColumns, columns_ - begin), values);
+    std::copy_n(x + begin, std::min<std::int64_t>(kScaleColumns, columns_ - begin), values);
     if (format_ == Format::kInt8) {
-      quantize_int8(values, isa_, groups[at]);
+      quantize_int8(values, isa_, groups + at);
     } else if (format_ == Format::kNvfp4) {
-      quantize_nvfp4(values, row_factors_[static_cast<std::size_t>(row)], isa_, groups[at]);
+      quantize_nvfp4(values, row_factors_[static_cast<std::size_t>(row)], isa_, groups + at);
     } else {
-      quantize_bf16(values, isa_, groups[at], groups[at + stream_stride(columns_)]);
+      quantize_bf16(values, isa_, groups + at, groups + at + stream_stride(columns_));
     }
   }
 }

@@ -210,7 +210,7 @@ class WeightPacker {
     const int unit = row_exponent(reader, row, matrix.columns);
     const LanePlaces& places =
         (packed_.isa_ == Isa::kAvx512 ? kQuadPlaces : kPairPlaces)[static_cast<std::size_t>(lane)];
-    for (std::int64_t group = 0; group < groups_of(matrix.columns); ++group) {
+    for (std::int64_t group = 0; group * kGroupColumns < matrix.columns; ++group) {
       std::uint8_t* const bytes = tile + group * kGroupBytes;
       const std::int64_t width =
           std::min<std::int64_t>(kGroupColumns, matrix.columns - group * kGroupColumns);

@@ -39,7 +39,7 @@ double value_of(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t co
 
 // Blocks of `block` values: q = x / scale to nearest, scale = largest / 127.
 std::vector<double> rounded_int8(std::span<const float> x, std::int64_t k) {
-  constexpr std::int64_t kBlock = 32;
+  constexpr std::int64_t kBlock = 64;
   std::vector<double> rounded;
   for (std::size_t at = 0; at < x.size();) {
     const auto column = static_cast<std::int64_t>(at) % k;
