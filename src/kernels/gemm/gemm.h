@@ -8,7 +8,7 @@
 //         .output = y}, pool);
 //
 // 4-bit weights are multiplied as integers. Activations become 8-bit integers with one scale for 64
-// of them (kInt8), 15-bit ones in two 8-bit halves (kBf16: in a group of 32, every
+// of them (kInt8), 15-bit ones in two 8-bit halves (kBf16: in a group of 64, every
 // bf16 within 2^-6 of the largest is held exactly, the others to 2^-14 of it), or NVFP4 codes
 // (kNvfp4: Blackwell's arithmetic, one e4m3 scale for 16 and one fp32 factor). Sums of a block are
 // exact integers on every processor, and blocks are added in the order of K by fused multiply-adds,
