@@ -9,7 +9,7 @@ set -euo pipefail
 
 build_packages=(
   g++ cmake ninja-build make
-  libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libjs-chart.js
+  libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libjs-chart.js
   libboost1.81-dev libssl-dev
 )
 test_packages=(

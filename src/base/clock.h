@@ -10,8 +10,8 @@
 
 namespace nibble {
 
-// Nanoseconds of CLOCK_MONOTONIC, which std::chrono::steady_clock reads on Linux: comparable between
-// the threads and processes of one host, never between hosts.
+// Nanoseconds of CLOCK_MONOTONIC, which std::chrono::steady_clock reads on Linux: comparable
+// between the threads and processes of one host, never between hosts.
 using Nanoseconds = std::int64_t;
 
 inline Nanoseconds monotonic_now() {
@@ -20,8 +20,14 @@ inline Nanoseconds monotonic_now() {
       .count();
 }
 
-constexpr double milliseconds(Nanoseconds span) { return static_cast<double>(span) * 1e-6; }
-constexpr double seconds(Nanoseconds span) { return static_cast<double>(span) * 1e-9; }
-constexpr Nanoseconds from_milliseconds(double ms) { return static_cast<Nanoseconds>(ms * 1e6); }
+constexpr double milliseconds(Nanoseconds span) {
+  return static_cast<double>(span) * 1e-6;
+}
+constexpr double seconds(Nanoseconds span) {
+  return static_cast<double>(span) * 1e-9;
+}
+constexpr Nanoseconds from_milliseconds(double ms) {
+  return static_cast<Nanoseconds>(ms * 1e6);
+}
 
 }  // namespace nibble

@@ -1,0 +1,127 @@
+// The client against the server: both ends are ours.
+#include <gtest/gtest.h>
+
+#include "net/http_client.h"
+#include "net/http_server.h"
+#include "net/sse.h"
+#include "net/test_support.h"
+
+namespace nibble::net {
+namespace {
+
+using boost::asio::awaitable;
+
+Headers event_stream() {
+  return {{"Content-Type", "text/event-stream"}};
+}
+
+struct Pair {
+  explicit Pair(Handler handler, std::size_t loops_of_server = 1, ServerOptions options = {})
+      : server_loops(loops_of_server),
+        server(server_loops, std::move(options)),
+        client(server.start(std::move(handler)).value()) {}
+  Loops server_loops;
+  HttpServer server;
+  TestClient client;
+};
+
+TEST(HttpPair, UploadsAMegabyte) {
+  Pair pair([](ServerRequest request, ResponseWriter& writer) -> awaitable<void> {
+    Headers none;
+    co_await writer.respond(200, std::move(none), std::move(request.body));
+  });
+  std::string body(1 << 20, '\0');
+  for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 31 + i / 251);
+  for (int i = 0; i < 3; ++i) {
+    const Response response = pair.client.fetch({.method = "POST", .body = body});
+    EXPECT_TRUE(response.ok()) << response.exchange.message;
+    EXPECT_TRUE(response.body == body);
+    EXPECT_EQ(response.exchange.stamps.connected_anew, i == 0);
+  }
+}
+
+TEST(HttpPair, ChunksOf100Kilobytes) {
+  Pair pair([](ServerRequest, ResponseWriter& writer) -> awaitable<void> {
+    Headers headers = event_stream();
+    co_await writer.head(200, std::move(headers), Framing::chunked());
+    for (int i = 0; i < 20; ++i) {
+      std::string event = "data: " + std::string(100'000, static_cast<char>('a' + i)) + "\n\n";
+      co_await writer.write(std::move(event));
+    }
+    co_await writer.finish();
+  });
+  Recorder sink;
+  const Exchange exchange = pair.client.get("/", sink);
+  EXPECT_TRUE(exchange.ok()) << exchange.message;
+  SseParser parser;
+  int events = 0;
+  const Result<> fed = parser.feed(sink.body, [&](const SseEvent& event) {
+    EXPECT_TRUE(event.data == std::string(100'000, static_cast<char>('a' + events)));
+    ++events;
+  });
+  EXPECT_TRUE(fed.ok());
+  EXPECT_EQ(events, 20);
+}
+
+// Counts the events of a stream and checks that they are its own and in order.
+class StreamCheck : public BodySink {
+ public:
+  explicit StreamCheck(std::string name) : name_(std::move(name)) {}
+  bool on_bytes(std::string_view bytes, Nanoseconds) override {
+    const Result<> fed = parser_.feed(bytes, [this](const SseEvent& event) {
+      right_ = right_ && event.data == fmt::format("{} {}", name_, events_);
+      ++events_;
+    });
+    return fed.ok();
+  }
+  int events() const { return right_ ? events_ : -1; }
+
+ private:
+  std::string name_;
+  SseParser parser_;
+  int events_ = 0;
+  bool right_ = true;
+};
+
+TEST(HttpPair, AThousandStreams) {
+  constexpr int kStreams = 1000;
+  constexpr int kEvents = 20;
+  ASSERT_TRUE(allow_descriptors(2 * kStreams + 100).ok());
+  Pair pair(
+      [](ServerRequest request, ResponseWriter& writer) -> awaitable<void> {
+        Headers headers = event_stream();
+        co_await writer.head(200, std::move(headers), Framing::chunked());
+        for (int i = 0; i < kEvents; ++i) {
+          co_await writer.sleep_until(request.received_at + i * 20 * kMillisecond);
+          std::string event = fmt::format("data: {} {}\n\n", request.target, i);
+          co_await writer.write(std::move(event));
+        }
+        co_await writer.finish();
+      },
+      2);
+  std::atomic<int> whole = 0;
+  std::atomic<int> running = kStreams;
+  std::atomic<int> most_at_once = 0;
+  std::atomic<int> at_once = 0;
+  for (int i = 0; i < kStreams; ++i) {
+    pair.client.loops.spawn(0, [&, i]() -> awaitable<void> {
+      most_at_once = std::max<int>(most_at_once, ++at_once);
+      StreamCheck sink(fmt::format("/{}", i));
+      HttpRequest request{.target = fmt::format("/{}", i)};
+      const Exchange exchange = co_await pair.client.client.exchange(std::move(request), sink);
+      if (exchange.ok() && sink.events() == kEvents) ++whole;
+      --at_once;
+      --running;
+    });
+  }
+  const Nanoseconds limit = monotonic_now() + 30'000 * kMillisecond;
+  while (running > 0 && monotonic_now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(whole, kStreams);
+  EXPECT_EQ(most_at_once, kStreams);  // no hidden limit of the pool
+  EXPECT_EQ(pair.server.counts().requests, static_cast<std::uint64_t>(kStreams));
+}
+
+}  // namespace
+}  // namespace nibble::net
