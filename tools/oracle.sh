@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes what tests/golden/ holds anew, with numpy, ml_dtypes and safetensors from PyPI in a Python
-# environment of its own (build/oracle), and fails when it differs from what is committed.
+# Makes what tests/golden/ holds anew, with numpy, ml_dtypes, safetensors and tokenizers from PyPI in a
+# Python environment of its own (build/oracle), and fails when it differs from what is committed.
 #
 #   tools/oracle.sh check   compare (make oracle)
 #   tools/oracle.sh write   replace the files in tests/golden/
@@ -30,9 +30,20 @@ trap 'rm -rf "$folder"' EXIT
 "$environment/bin/python" -B tools/oracle/formats.py "$folder/formats"
 "$environment/bin/python" -B tools/oracle/moe.py "$folder/moe"
 "$environment/bin/python" -B tools/oracle/safetensors_golden.py "$folder/safetensors"
+"$environment/bin/python" -B tools/oracle/tokenizers_golden.py "$folder/tokenizers"
 "$environment/bin/python" -B tools/oracle/toy_readable.py
+# Tables of the source itself that come from an oracle.
+for table in unicode_additions unicode_inert; do
+  "$environment/bin/python" -B "tools/oracle/$table.py" >"$folder/$table.inc"
+  if [[ $mode == write ]]; then
+    cp "$folder/$table.inc" "src/text/$table.inc"
+  elif ! cmp "$folder/$table.inc" "src/text/$table.inc" >&2; then
+    echo "tools/oracle.sh: src/text/$table.inc differs from what the oracle says" >&2
+    exit 1
+  fi
+done
 
-for part in formats moe safetensors; do
+for part in formats moe safetensors tokenizers; do
   if [[ $mode == write ]]; then
     mkdir -p "tests/golden/$part"
     cp "$folder/$part"/* "tests/golden/$part/"

@@ -1,6 +1,8 @@
 #include "base/regex.h"
 
 #include <gtest/gtest.h>
+#include <string>
+#include <vector>
 
 namespace nibble {
 namespace {
@@ -45,6 +47,64 @@ TEST(Regex, AMatchThatWouldTakeForEverIsGivenUpOn) {
 
 TEST(Regex, TextMayHoldAnyBytes) {
   EXPECT_TRUE(matches(".*x", std::string("\xff\0x", 3)));
+}
+
+std::vector<std::string> found(std::string_view pattern, const std::string& text) {
+  const Result<SearchRegex> regex = SearchRegex::compile(pattern);
+  EXPECT_TRUE(regex.ok()) << pattern;
+  SearchRegex::Workspace workspace;
+  std::vector<std::string> parts;
+  std::size_t from = 0;
+  while (regex.ok() && from <= text.size()) {
+    const auto match = regex->find(text, from, workspace);
+    EXPECT_TRUE(match.ok());
+    if (!match.ok() || !match->has_value() || (*match)->end == (*match)->begin) break;
+    parts.push_back(text.substr((*match)->begin, (*match)->end - (*match)->begin));
+    from = (*match)->end;
+  }
+  return parts;
+}
+
+using Strings = std::vector<std::string>;
+
+TEST(SearchRegex, FindsCharactersAndClassesNotBytes) {
+  EXPECT_EQ(found("\\p{L}+", "grüße, 世界 2"), (Strings{"grüße", "世界"}));
+  EXPECT_EQ(found("[^x]", "é世😀"), (Strings{"é", "世", "😀"}));
+  EXPECT_EQ(found("(?i:É)", "é"), (Strings{"é"}));
+  EXPECT_EQ(found("\\d", "1٣"), (Strings{"1", "٣"}));
+  EXPECT_EQ(found("a(?!b)", "abac"), (Strings{"a"}));
+  EXPECT_EQ(found("x", "abc"), Strings{});
+}
+
+TEST(SearchRegex, MayHoldNulBytesAndBeEmpty) {
+  EXPECT_EQ(found("[^a]+", std::string("a\0b", 3)), (Strings{std::string("\0b", 2)}));
+  EXPECT_EQ(found("x", ""), Strings{});
+}
+
+TEST(SearchRegex, WrongPatternsAreNamed) {
+  for (const char* pattern : {"(", "\\p{Nonsense}", "\\C", "\xff"}) {
+    const Result<SearchRegex> regex = SearchRegex::compile(pattern);
+    ASSERT_FALSE(regex.ok()) << pattern;
+    EXPECT_NE(regex.error().message.find(pattern), std::string::npos);
+  }
+  EXPECT_FALSE(SearchRegex::compile(std::string(70000, 'a')).ok());
+}
+
+TEST(SearchRegex, ASearchThatWouldTakeForEverIsAnError) {
+  const SearchRegex regex = SearchRegex::compile("(?:a+)+$").value();
+  SearchRegex::Workspace workspace;
+  const auto match = regex.find(std::string(64, 'a') + "b", 0, workspace);
+  ASSERT_FALSE(match.ok());
+  EXPECT_EQ(match.error().kind, ErrorKind::kRun);
+  EXPECT_TRUE(regex.find("aaa", 0, workspace).ok());  // other texts still can be searched
+}
+
+// A run that backs off character by character and a group repeated a hundred thousand times: the
+// stack of compiled code is too small for the second.
+TEST(SearchRegex, LongRunsAreFound) {
+  const std::string run(100'000, 'a');
+  EXPECT_EQ(found("a*b|a+", run), Strings{run});
+  EXPECT_EQ(found("(?:a|c)+", run), Strings{run});
 }
 
 }  // namespace
