@@ -1,0 +1,251 @@
+// The server's end of request.h.
+#include <limits>
+
+#include "api/request.h"
+#include "base/text.h"
+
+namespace nibble::api {
+namespace {
+
+constexpr double kMaxTokens = 1e9;
+constexpr double kMaxTokenId = std::numeric_limits<std::int32_t>::max();
+constexpr NumberRange kTokens = {.min = 1, .max = kMaxTokens};
+
+class RequestReader {
+ public:
+  RequestReader(Dialect dialect, const Json& body)
+      : dialect_(dialect), body_(body), reader_(body, "request") {}
+
+  Result<GenerationRequest> read() {
+    if (!body_.is_object()) {
+      return input_error("the request is {}; send a JSON object", body_.kind_name());
+    }
+    request_.model = reader_.string("model").value_or("");
+    if (dialect_ == Dialect::kSglang) {
+      read_sglang();
+    } else if (dialect_ == Dialect::kLlamacpp) {
+      read_llamacpp();
+    } else {
+      read_openai();
+    }
+    check_limits();
+    NIBBLE_RETURN_IF_ERROR(reader_.finish_lenient());
+    return std::move(request_);
+  }
+
+ private:
+  // Members that we read; the others are kept as they are.
+  template <class... Names>
+  void keep_unknown(const Json& object, Names... names) {
+    for (const Json::Member& member : object.as_object()) {
+      const bool known = ((member.first == names) || ...);
+      if (!known) extra_of(object).set(member.first, member.second);
+    }
+  }
+  Json& extra_of(const Json& object) {
+    if (&object == &body_) return request_.extra_body;
+    Json* nested = request_.extra_body.find("sampling_params");
+    if (nested == nullptr) {
+      request_.extra_body.set("sampling_params", Json::object());
+      nested = request_.extra_body.find("sampling_params");
+    }
+    return *nested;
+  }
+
+  void read_stream(bool default_usage) {
+    request_.stream = reader_.boolean("stream").value_or(false);
+    request_.include_usage = default_usage;
+    request_.continuous_usage = default_usage;
+  }
+
+  void read_openai() {
+    const bool chat = dialect_ == Dialect::kChat;
+    if (chat) {
+      read_messages();
+    } else {
+      read_prompt("prompt");
+    }
+    request_.max_tokens = reader_.integer("max_tokens", kTokens);
+    const auto newer = reader_.integer("max_completion_tokens", kTokens);
+    if (chat && newer) {
+      request_.max_tokens = newer;
+      request_.max_completion_tokens = true;
+    }
+    request_.min_tokens = reader_.integer("min_tokens", {.min = 0, .max = kMaxTokens});
+    read_sampling(reader_);
+    request_.seed = reader_.integer("seed");
+    request_.ignore_eos = reader_.boolean("ignore_eos").value_or(false);
+    read_stream(false);
+    read_stream_options();
+    if (reader_.integer("n", {.min = 1}).value_or(1) != 1) {
+      reader_.fault_at("n", "must be 1: a request has one answer here");
+    }
+    keep_unknown(body_, "model", "prompt", "messages", "max_tokens", "max_completion_tokens",
+                 "min_tokens", "temperature", "top_p", "stop", "seed", "ignore_eos", "stream",
+                 "stream_options", "n");
+  }
+
+  void read_stream_options() {
+    const Json* given = reader_.object("stream_options");
+    if (given == nullptr) return;
+    if (!request_.stream) {
+      return reader_.fault_at("stream_options", "is for streams; set stream to true");
+    }
+    ObjectReader options(*given, "request: stream_options");
+    request_.include_usage = options.boolean("include_usage").value_or(false);
+    request_.continuous_usage =
+        options.boolean("continuous_usage_stats").value_or(false) && request_.include_usage;
+    take_fault(options);
+  }
+
+  void read_sglang() {
+    if (reader_.has("input_ids")) {
+      read_prompt("input_ids");
+    } else {
+      read_prompt("text");
+    }
+    static const Json kNone = Json::object();
+    const Json* given = reader_.object("sampling_params");
+    const Json& parameters = given == nullptr ? kNone : *given;
+    ObjectReader sampling(parameters, "request: sampling_params");
+    request_.max_tokens = sampling.integer("max_new_tokens", kTokens);
+    request_.min_tokens = sampling.integer("min_new_tokens", {.min = 0, .max = kMaxTokens});
+    read_sampling(sampling);
+    request_.seed = sampling.integer("sampling_seed");
+    request_.ignore_eos = sampling.boolean("ignore_eos").value_or(false);
+    take_fault(sampling);
+    read_stream(true);
+    keep_unknown(body_, "model", "text", "input_ids", "sampling_params", "stream");
+    keep_unknown(parameters, "max_new_tokens", "min_new_tokens", "temperature", "top_p", "stop",
+                 "sampling_seed", "ignore_eos");
+  }
+
+  void read_llamacpp() {
+    read_prompt("prompt");
+    // -1 means without a limit, and other names are taken too.
+    for (const char* key : {"max_tokens", "n_predict"}) {
+      const auto limit = reader_.integer(key, {.min = -1, .max = kMaxTokens});
+      if (limit && *limit == 0) reader_.fault_at(key, "must be -1 (no limit), or 1 or more");
+      if (limit) request_.max_tokens = *limit < 0 ? std::nullopt : limit;
+    }
+    read_sampling(reader_);
+    request_.seed = reader_.integer("seed");
+    request_.ignore_eos = reader_.boolean("ignore_eos").value_or(false);
+    read_stream(true);
+    keep_unknown(body_, "model", "prompt", "n_predict", "max_tokens", "temperature", "top_p",
+                 "stop", "seed", "ignore_eos", "stream");
+  }
+
+  void read_sampling(ObjectReader& from) {
+    request_.temperature = from.number("temperature", {.min = 0, .max = 1e6});
+    request_.top_p = from.number("top_p", {.max = 1, .above = 0.0});
+    const Json* stop = from.any("stop");
+    if (stop == nullptr) return;
+    if (stop->is_string()) {
+      request_.stop = {stop->as_string()};
+      return;
+    }
+    const bool list = stop->is_array();
+    if (list) {
+      for (const Json& text : stop->as_array()) {
+        if (!text.is_string()) return from.fault_at("stop", "must hold strings only");
+        request_.stop.push_back(text.as_string());
+      }
+    } else {
+      from.fault_at("stop", "must be a string or a list of strings");
+    }
+  }
+
+  // Text, token ids, or a list of exactly one of them.
+  void read_prompt(std::string_view key) {
+    const Json* given = reader_.any(key);
+    if (given == nullptr) {
+      return reader_.fault_at(key, "is missing; give the prompt as text or as token ids");
+    }
+    if (given->is_array() && !given->as_array().empty() && !given->as_array().front().is_number()) {
+      const std::size_t prompts = given->as_array().size();
+      if (prompts != 1) {
+        return reader_.fault_at(
+            key, fmt::format("holds {} prompts; send a request for each of them", prompts));
+      }
+      given = &given->as_array().front();
+    }
+    if (given->is_string()) {
+      request_.prompt = given->as_string();
+      if (request_.prompt.empty()) reader_.fault_at(key, "is empty; give text or token ids");
+      return;
+    }
+    if (!given->is_array() || given->as_array().empty()) {
+      return reader_.fault_at(key, "must be text or a list of token ids");
+    }
+    read_ids(key, given->as_array());
+  }
+
+  void read_ids(std::string_view key, const Json::Array& ids) {
+    request_.prompt_ids.reserve(ids.size());
+    for (const Json& id : ids) {
+      const bool fits = id.is_integer() && id.as_integer() >= 0 &&
+                        static_cast<double>(id.as_integer()) <= kMaxTokenId;
+      if (!fits) {
+        return reader_.fault_at(
+            key, fmt::format("holds {}, which is no token id", printable(id.dump(0), 40)));
+      }
+      request_.prompt_ids.push_back(static_cast<std::int32_t>(id.as_integer()));
+    }
+  }
+
+  void read_messages() {
+    const Json* list = reader_.array("messages");
+    if (list == nullptr || list->as_array().empty()) {
+      return reader_.fault_at("messages", "is missing or empty; give at least one message");
+    }
+    for (std::size_t index = 0; index < list->as_array().size(); ++index) {
+      ObjectReader message(list->as_array()[index], fmt::format("request: messages[{}]", index));
+      ChatMessage read = {message.require_string("role"), ""};
+      if (const Json* content = message.any("content")) read_content(message, *content, read);
+      take_fault(message);
+      request_.messages.push_back(std::move(read));
+    }
+  }
+
+  static void read_content(ObjectReader& message, const Json& content, ChatMessage& to) {
+    if (content.is_string()) {
+      to.content = content.as_string();
+      return;
+    }
+    if (!content.is_array()) return message.fault_at("content", "must be text or a list of parts");
+    for (const Json& part : content.as_array()) {
+      const Json* text = part.find("text");
+      if (text == nullptr || !text->is_string()) {
+        return message.fault_at("content", "holds a part without text; only text is taken");
+      }
+      to.content += text->as_string();
+    }
+  }
+
+  void check_limits() {
+    if (request_.min_tokens && request_.max_tokens && *request_.min_tokens > *request_.max_tokens) {
+      reader_.fault(input_error("request: at least {} and at most {} tokens are asked for",
+                                *request_.min_tokens, *request_.max_tokens));
+    }
+  }
+
+  void take_fault(const ObjectReader& of) {
+    const Result<> state = of.finish_lenient();
+    if (!state) reader_.fault(state.error());
+  }
+
+  Dialect dialect_;
+  const Json& body_;
+  ObjectReader reader_;
+  GenerationRequest request_;
+};
+
+}  // namespace
+
+Result<GenerationRequest> parse_request(Dialect dialect, std::string_view body) {
+  NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(body, "request"));
+  return RequestReader(dialect, json).read();
+}
+
+}  // namespace nibble::api
