@@ -29,6 +29,7 @@ check "doctor" "$nibble" doctor
 check "doctor finds a GPU" has_gpu
 check "NVML" "$machine_test" --gtest_filter='Nvml.*'
 check "analyze --machine this" this_machine
+check "telemetry under three loads" python3 tools/gpu_telemetry.py "$nibble"
 
 printf '\n%s\n' "${rows[@]}"
 passed=$((${#rows[@]} - failed))

@@ -4,37 +4,12 @@
 #include <fmt/core.h>
 #include <utility>
 
-#if __has_include(<nvml.h>)
-#include <nvml.h>
-#endif
+#include "machine/nvml_abi.h"
 
 namespace nibble {
 namespace {
 
-// From nvml.h (NVML API reference, "Device Queries"); nvmlReturn_t is an int with 0 for success.
-using Device = struct NvmlDevice*;
-constexpr int kSuccess = 0;
-constexpr int kClockSm = 1;          // NVML_CLOCK_SM
-constexpr unsigned kNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
-
-struct Memory {
-  unsigned long long total;
-  unsigned long long free;
-  unsigned long long used;
-};
-struct GpmSupport {
-  unsigned version;
-  unsigned is_supported;
-};
-constexpr unsigned kGpmSupportVersion = 1;
-
-#if __has_include(<nvml.h>)
-static_assert(NVML_SUCCESS == kSuccess && NVML_CLOCK_SM == kClockSm);
-static_assert(sizeof(nvmlMemory_t) == sizeof(Memory));
-static_assert(sizeof(nvmlGpmSupport_t) == sizeof(GpmSupport));
-static_assert(NVML_GPM_SUPPORT_VERSION == kGpmSupportVersion);
-static_assert(NVML_DEVICE_NAME_V2_BUFFER_SIZE == kNameBytes);
-#endif
+using namespace nvml_abi;
 
 // Calls a function of the library; a driver too old to have it is an answer like an error code.
 template <class... Parameters, class... Values>
@@ -46,9 +21,9 @@ std::optional<int> call(const DynamicLibrary& library, const char* name, Values.
 
 }  // namespace
 
-Nvml Nvml::open() {
+Nvml Nvml::open(const char* library) {
   Nvml nvml;
-  nvml.library_ = DynamicLibrary::open({"libnvidia-ml.so.1"});
+  nvml.library_ = DynamicLibrary::open({library});
   if (!nvml.library_) {
     nvml.reason_ = nvml.library_.reason();
     return nvml;

@@ -31,7 +31,7 @@ struct GpuReading {
 class Nvml {
  public:
   // Opens and initialises NVML; when that fails ready() is false and reason() says why.
-  static Nvml open();
+  static Nvml open(const char* library = "libnvidia-ml.so.1");
   ~Nvml();
   Nvml(Nvml&&) noexcept;
   Nvml& operator=(Nvml&&) = delete;
@@ -39,6 +39,8 @@ class Nvml {
   bool ready() const { return ready_; }
   const std::string& reason() const { return reason_; }
   const std::string& path() const { return library_.path(); }
+  const DynamicLibrary& library() const { return library_; }
+  std::string error_text(int code) const;
 
   std::string driver_version() const;  // empty when NVML does not say
   int device_count() const;
@@ -46,7 +48,6 @@ class Nvml {
 
  private:
   Nvml() = default;
-  std::string error_text(int code) const;
 
   DynamicLibrary library_;
   std::string reason_;

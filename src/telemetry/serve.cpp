@@ -1,0 +1,136 @@
+#include "telemetry/serve.h"
+
+#include <array>
+#include <boost/asio/awaitable.hpp>
+#include <mutex>
+#include <unistd.h>
+#include <utility>
+
+#include "base/json.h"
+#include "telemetry/prometheus.h"
+#include "telemetry/stream.h"
+
+namespace nibble::telemetry {
+namespace {
+
+using boost::asio::awaitable;
+
+constexpr Nanoseconds kStreamPeriod = 50'000'000;
+// A reader that is so far behind is cut off, so that it costs no memory without end.
+constexpr std::size_t kMostPendingBytes = std::size_t{8} << 20;
+
+// Lines for one reader: filled by the sampling threads, emptied by its coroutine.
+class Subscription {
+ public:
+  explicit Subscription(std::shared_ptr<SampleStore> store)
+      : store_(std::move(store)), encoder_(host_name()) {
+    number_ = store_->subscribe(
+        [this](SignalId id, const Signal& signal) {
+          const std::lock_guard lock(mutex_);
+          encoder_.on_signal(id, signal);
+        },
+        [this](SignalId id, const Point& point) {
+          const std::lock_guard lock(mutex_);
+          overrun_ = overrun_ || encoder_.pending_bytes() > kMostPendingBytes;
+          if (!overrun_) encoder_.on_value(id, point);
+        });
+  }
+  ~Subscription() { store_->unsubscribe(number_); }
+  Subscription(const Subscription&) = delete;
+  Subscription& operator=(const Subscription&) = delete;
+
+  std::string take() {
+    const std::lock_guard lock(mutex_);
+    return encoder_.take();
+  }
+  bool overrun() {
+    const std::lock_guard lock(mutex_);
+    return overrun_;
+  }
+
+ private:
+  std::shared_ptr<SampleStore> store_;
+  std::mutex mutex_;
+  StreamEncoder encoder_;
+  bool overrun_ = false;
+  int number_ = 0;
+};
+
+awaitable<void> stream(std::shared_ptr<SampleStore> store, net::ResponseWriter& writer) {
+  net::Headers headers = {{"Content-Type", "application/x-ndjson"}, {"Cache-Control", "no-store"}};
+  bool alive = co_await writer.head(200, std::move(headers), net::Framing::chunked());
+  Subscription subscription(std::move(store));
+  Nanoseconds next = monotonic_now();
+  while (alive) {
+    std::string lines = subscription.take();
+    if (!lines.empty()) alive = co_await writer.write(std::move(lines));
+    if (!alive) break;
+    if (subscription.overrun()) {
+      writer.close();
+      co_return;
+    }
+    next = std::max(next + kStreamPeriod, monotonic_now());
+    alive = co_await writer.sleep_until(next);
+  }
+}
+
+awaitable<void> respond(net::ResponseWriter& writer, int status, std::string type,
+                        std::string body) {
+  net::Headers headers = {{"Content-Type", std::move(type)}};
+  co_await writer.respond(status, std::move(headers), std::move(body));
+}
+
+awaitable<void> handle(std::shared_ptr<SampleStore> store, net::ServerRequest request,
+                       net::ResponseWriter& writer) {
+  const std::string path(request.path());
+  if (request.method != "GET" && request.method != "HEAD") {
+    co_await respond(writer, 405, "text/plain", "only GET\n");
+  } else if (path == "/stream") {
+    co_await stream(std::move(store), writer);
+  } else if (path == "/metrics") {
+    const std::vector<SignalState> states = store->states();
+    std::string page = signals_page(states);
+    co_await respond(writer, 200, "text/plain; version=0.0.4; charset=utf-8", std::move(page));
+  } else if (path == "/clock") {
+    std::string body = Json::object()
+                           .set("schema", "nibble.clock/1")
+                           .set("received_ns", request.received_at)
+                           .set("answered_ns", monotonic_now())
+                           .dump(0);
+    co_await respond(writer, 200, "application/json", std::move(body));
+  } else if (path == "/") {
+    co_await respond(writer, 200, "text/plain",
+                     "nibble watch\n/metrics  Prometheus text\n/stream   samples as JSON lines\n"
+                     "/clock    this host's monotonic clock\n");
+  } else {
+    co_await respond(writer, 404, "text/plain", "there are /metrics, /stream and /clock\n");
+  }
+}
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+TelemetryServer::TelemetryServer(std::shared_ptr<SampleStore> store, net::ServerOptions options)
+    : store_(std::move(store)), server_(loops_, std::move(options)) {}
+
+TelemetryServer::~TelemetryServer() {
+  stop();
+}
+
+Result<int> TelemetryServer::start() {
+  return server_.start([store = store_](net::ServerRequest request, net::ResponseWriter& writer) {
+    return handle(store, std::move(request), writer);
+  });
+}
+
+void TelemetryServer::stop() {
+  server_.stop(0);
+  loops_.stop();
+}
+
+}  // namespace nibble::telemetry

@@ -1,0 +1,37 @@
+// Serves a store over HTTP: /metrics for Prometheus, /stream for `nibble load --telemetry`, /clock
+// for the offset between hosts.
+//
+//   TelemetryServer server(store, {.host = "0.0.0.0", .port = 9753});
+//   NIBBLE_ASSIGN_OR_RETURN(const int port, server.start());
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "net/http_server.h"
+#include "net/loop.h"
+#include "telemetry/store.h"
+
+namespace nibble::telemetry {
+
+class TelemetryServer {
+ public:
+  TelemetryServer(std::shared_ptr<SampleStore> store, net::ServerOptions options);
+  ~TelemetryServer();
+  TelemetryServer(const TelemetryServer&) = delete;
+  TelemetryServer& operator=(const TelemetryServer&) = delete;
+
+  Result<int> start();  // the port
+  void stop();
+
+ private:
+  std::shared_ptr<SampleStore> store_;
+  net::Loops loops_{1};
+  net::HttpServer server_;
+};
+
+// This host's name, for people.
+std::string host_name();
+
+}  // namespace nibble::telemetry

@@ -1,0 +1,79 @@
+// The stream of samples as JSON lines, for files and between hosts:
+//
+//   {"schema":"nibble.telemetry/1","host":"node7","clock":"CLOCK_MONOTONIC","unit":"ns"}
+//   {"signal":{"name":"gpu0.power","unit":"W","source":"NVML field 186","kind":"gauge", ...}}
+//   {"t":8123456789,"v":{"gpu0.power":445.1}}
+//
+// A signal is described before its first value, and again when it becomes available or is lost.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "telemetry/store.h"
+
+namespace nibble::telemetry {
+
+// Makes lines of what a store tells; from one thread at a time.
+class StreamEncoder {
+ public:
+  explicit StreamEncoder(std::string_view host);
+  void on_signal(SignalId id, const Signal& signal);
+  void on_value(SignalId id, const Point& point);
+  // All that is complete so far, and with it the values of the newest moment.
+  std::string take();
+  std::size_t pending_bytes() const { return lines_.size() + open_.size(); }
+
+ private:
+  void close_line();
+
+  std::string lines_;
+  std::string open_;  // the line of the newest moment, without its end
+  Nanoseconds open_at_ = 0;
+  std::vector<std::string> keys_;  // by signal: "\"gpu0.power\":"
+};
+
+struct StreamHeader {
+  std::string host;
+};
+struct StreamValues {
+  Nanoseconds at = 0;
+  std::vector<std::pair<std::string, double>> values;
+};
+using StreamLine = std::variant<StreamHeader, Signal, StreamValues>;
+
+// Unknown fields are passed over; a line of another schema is refused.
+Result<StreamLine> parse_stream_line(std::string_view line);
+
+// Cuts bytes that come in pieces into lines.
+class LineCutter {
+ public:
+  static constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+  // Calls on_line for each complete line; false when a line is too long.
+  template <class OnLine>
+  bool feed(std::string_view bytes, OnLine on_line) {
+    while (true) {
+      const std::size_t end = bytes.find('\n');
+      if (end == std::string_view::npos) break;
+      if (part_.empty()) {
+        on_line(bytes.substr(0, end));
+      } else {
+        part_.append(bytes.substr(0, end));
+        on_line(std::string_view(part_));
+        part_.clear();
+      }
+      bytes.remove_prefix(end + 1);
+    }
+    part_.append(bytes);
+    return part_.size() <= kLongestLine;
+  }
+
+ private:
+  std::string part_;
+};
+
+}  // namespace nibble::telemetry

@@ -1,0 +1,41 @@
+// One page of another host, fetched on a thread that may wait for it: for sources that scrape.
+//
+//   NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<PageFetcher> server, PageFetcher::make(url, {}));
+//   const Result<std::string> page = server->get("/metrics");
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "net/http_client.h"
+#include "net/loop.h"
+#include "net/url.h"
+
+namespace nibble::telemetry {
+
+struct WebOptions {
+  Nanoseconds timeout = 5'000'000'000;  // of a whole fetch
+  net::Headers headers;                 // an API key
+  bool verify_certificate = true;
+};
+
+class PageFetcher {
+ public:
+  static Result<std::unique_ptr<PageFetcher>> make(const net::Url& url, const WebOptions& options);
+
+  // Status 200 or a sentence; at most 16 MiB. The target is below the URL's path.
+  Result<net::Response> fetch(std::string_view target);
+  Result<std::string> get(std::string_view target);
+
+  const net::Url& url() const { return client_->url(); }
+
+ private:
+  PageFetcher() = default;
+  net::Loops loops_{1};
+  std::unique_ptr<net::HttpClient> client_;
+};
+
+}  // namespace nibble::telemetry

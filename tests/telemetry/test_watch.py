@@ -1,0 +1,157 @@
+"""nibble watch, end to end: its document, its lines, its pages, and how it ends."""
+import http.server
+import json
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import jsonschema
+import pytest
+
+
+def validator(source_dir, name):
+    document = json.loads((source_dir / "docs/schemas" / f"nibble.{name}.1.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(document)
+    return jsonschema.Draft202012Validator(document)
+
+
+@pytest.fixture
+def vllm_page():
+    """A server whose counter of tokens grows by 100 each second."""
+    begin = time.monotonic()
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            tokens = int(100 * (time.monotonic() - begin))
+            body = (f"vllm:num_requests_running 3\nvllm:num_requests_waiting 1\n"
+                    f"vllm:kv_cache_usage_perc 0.25\nvllm:generation_tokens_total {tokens}\n").encode()
+            self.send_response(200 if self.path == "/metrics" else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+class Watch:
+    """A nibble watch that listens, until the end of the block."""
+
+    def __init__(self, binary, *words):
+        self.process = subprocess.Popen([binary, "watch", "--listen", "0", "--json", *words],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stderr.readline()
+        assert line.startswith("nibble watch listens on 127.0.0.1:"), line
+        self.address = line.split()[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
+            return answer.read().decode()
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+        return self.process.communicate(timeout=20)[0]
+
+
+def window_of(document, name):
+    return next(entry for entry in document["window"]["signals"] if entry["name"] == name)
+
+
+def test_a_document_of_a_server(nibble, source_dir, vllm_page):
+    result = nibble("watch", "--duration", "2.5", "--json", "--server", vllm_page)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    validator(source_dir, "watch").validate(document)
+    assert window_of(document, "server.running")["mean"] == 3
+    assert window_of(document, "server.waiting")["max"] == 1
+    assert window_of(document, "server.kv_usage")["p50"] == 0.25
+    assert "vllm does not tell it" in window_of(document, "server.forward_occupancy")["reason"]
+    assert 0 <= window_of(document, "cpu.utilization")["mean"] <= 100
+    costs = {source["name"]: source["mean_cost_us"] for source in document["sources"]}
+    assert costs["CPU"] > 0
+
+
+def test_lines_are_valid_and_monotonic(nibble, source_dir, tmp_path):
+    path = tmp_path / "watch.jsonl"
+    result = nibble("watch", "--duration", "1", "--jsonl", str(path))
+    assert result.returncode == 0, result.stderr
+    check = validator(source_dir, "telemetry")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        check.validate(line)
+    assert lines[0]["schema"] == "nibble.telemetry/1"
+    times = [line["t"] for line in lines if "cpu.utilization" in line.get("v", {})]
+    assert len(times) >= 2 and times == sorted(times)
+    assert times[-1] / 1e9 == pytest.approx(time.monotonic(), abs=10)  # the clock of Python's too
+
+
+def test_lines_on_standard_output(nibble):
+    result = nibble("watch", "--duration", "0.5", "--jsonl", "-")
+    assert result.returncode == 0, result.stderr
+    assert all(json.loads(line) for line in result.stdout.splitlines())
+
+
+def test_pages_and_a_second_watch_that_joins(binary, nibble):
+    with Watch(binary) as there:
+        time.sleep(1.5)
+        metrics = there.get("/metrics")
+        assert 'nibble_utilization_percent{owner="cpu"' in metrics
+        clock = json.loads(there.get("/clock"))
+        assert clock["received_ns"] <= clock["answered_ns"] <= time.monotonic_ns()
+        with pytest.raises(urllib.error.HTTPError):
+            there.get("/none")
+        result = nibble("watch", "--duration", "2", "--json", "--no-cpu", "--telemetry", there.address)
+        assert result.returncode == 0, result.stderr
+        document = json.loads(result.stdout)
+        joined = window_of(document, there.address + "/cpu.utilization")
+        assert joined["n"] >= 2
+        own = json.loads(there.interrupt())
+        assert own["schema"] == "nibble.watch/1"
+        assert there.process.returncode == 0
+
+
+def test_a_remote_that_is_not_there_ends_nothing(nibble):
+    result = nibble("watch", "--duration", "1", "--json", "--telemetry", "127.0.0.1:9",
+                    "--server", "http://127.0.0.1:9")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert window_of(document, "server.running")["reason"]
+    failed = [source for source in document["sources"] if source["failures"] > 0]
+    assert {source["name"] for source in failed} >= {"server 127.0.0.1:9", "remote 127.0.0.1:9"}
+
+
+def test_a_full_disk_is_one_sentence(nibble):
+    result = nibble("watch", "--duration", "5", "--jsonl", "/dev/full")
+    assert result.returncode == 1
+    assert "No space left on device" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("--listen", "x"), ("--interval", "0"), ("--server", "ftp://x"),
+                                   ("--telemetry", "a b"), ("--duration", "-1"), ("--jsonl", "-", "--json"),
+                                   ("--jsonl", "/no/such/folder/f")])
+def test_usage(nibble, words):
+    result = nibble("watch", "--duration", "0.1", *words) if words[0] != "--duration" else nibble(
+        "watch", *words)
+    assert result.returncode == 2
+    assert result.stderr.startswith("nibble: ") and result.stderr.count("\n") == 1
+
+
+def test_the_table_fits_a_terminal(nibble_in_terminal):
+    status, shown = nibble_in_terminal("watch", "--duration", "1.2", "--interval", "0.5", width=80)
+    assert status == 0
+    assert "cpu:" in shown and "\x1b[J" in shown
