@@ -130,10 +130,8 @@ double median(std::span<const double> samples) {
   return quantile(samples, 0.5);
 }
 
-std::optional<Interval> quantile_interval(std::span<const double> samples, double q,
-                                          double confidence) {
-  const auto n = static_cast<std::int64_t>(samples.size());
-  if (n == 0 || !(q > 0 && q < 1) || !(confidence > 0 && confidence < 1)) return std::nullopt;
+std::optional<Ranks> quantile_ranks(std::int64_t n, double q, double confidence) {
+  if (n <= 0 || !(q > 0 && q < 1) || !(confidence > 0 && confidence < 1)) return std::nullopt;
   // With B ~ Binomial(n, q) samples below the quantile, the order statistics `low` and `high`
   // (counted from 1) enclose it when low <= B <= high - 1.
   const double tail = (1 - confidence) / 2;
@@ -148,10 +146,17 @@ std::optional<Interval> quantile_interval(std::span<const double> samples, doubl
     high = wanted > 1 ? n + 1 : binomial_quantile(n, q, wanted) + 1;
   }
   if (low < 1 || high > n) return std::nullopt;
+  return Ranks{low, high};
+}
+
+std::optional<Interval> quantile_interval(std::span<const double> samples, double q,
+                                          double confidence) {
+  const auto ranks = quantile_ranks(static_cast<std::int64_t>(samples.size()), q, confidence);
+  if (!ranks) return std::nullopt;
   std::vector<double> sorted(samples.begin(), samples.end());
   std::sort(sorted.begin(), sorted.end());
-  return Interval{sorted[static_cast<std::size_t>(low - 1)],
-                  sorted[static_cast<std::size_t>(high - 1)]};
+  return Interval{sorted[static_cast<std::size_t>(ranks->low - 1)],
+                  sorted[static_cast<std::size_t>(ranks->high - 1)]};
 }
 
 double normal_cdf(double x) {
@@ -170,6 +175,27 @@ double normal_quantile(double p) {
     x -= error / (1 + x * error / 2);
   }
   return x;
+}
+
+double student_t_quantile(double p, double degrees) {
+  if (!(p > 0 && p < 1) || !(degrees > 0)) return std::nan("");
+  if (p < 0.5) return -student_t_quantile(1 - p, degrees);
+  if (p == 0.5) return 0;
+  // P(T > t) = I_x(degrees / 2, 1 / 2) / 2 at x = degrees / (degrees + t^2), AMS 26.7.1.
+  const auto above = [degrees](double t) {
+    const double x = degrees / (degrees + t * t);
+    return 0.5 * incomplete_beta(degrees / 2, 0.5, x, t * t / (degrees + t * t));
+  };
+  double low = 0;
+  double high = 1;
+  while (above(high) > 1 - p && high < 1e300) high *= 2;
+  // Halving settles every bit; the fraction costs about a microsecond.
+  for (int step = 0; step < 100 && low < high; ++step) {
+    const double middle = low + (high - low) / 2;
+    if (middle == low || middle == high) break;
+    (above(middle) > 1 - p ? low : high) = middle;
+  }
+  return low + (high - low) / 2;
 }
 
 double binomial_cdf(std::int64_t n, double p, std::int64_t x) {

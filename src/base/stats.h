@@ -28,10 +28,18 @@ double median(std::span<const double> samples);
 // allows them, otherwise the shortest tail that it has.
 std::optional<Interval> quantile_interval(std::span<const double> samples, double q,
                                           double confidence);
+// The same as ranks, counted from 1, for samples that are kept otherwise than in a list.
+struct Ranks {
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+};
+std::optional<Ranks> quantile_ranks(std::int64_t n, double q, double confidence);
 
 // Standard normal distribution function and its inverse.
 double normal_cdf(double x);
 double normal_quantile(double p);  // p in (0, 1)
+// Inverse of Student's t distribution function; p in (0, 1), degrees of freedom above 0.
+double student_t_quantile(double p, double degrees);
 
 // P(X <= x) for X ~ Binomial(n, p), and the smallest x with P(X <= x) >= q; p and q in [0, 1].
 double binomial_cdf(std::int64_t n, double p, std::int64_t x);

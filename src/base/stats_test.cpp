@@ -73,6 +73,23 @@ TEST(QuantileInterval, UpperQuantilesUseTheTailThatThereIs) {
   EXPECT_EQ(mirrored->high, 300 - interval->low);
 }
 
+TEST(QuantileRanks, AreThoseOfTheBinomial) {
+  // scipy 1.17: with B = binom(n, q), low is the largest rank with B.cdf(low - 1) <= 0.025 and high
+  // the smallest with B.cdf(high - 1) >= 0.975.
+  const auto expect = [](std::int64_t n, double q, std::int64_t low, std::int64_t high) {
+    const auto ranks = quantile_ranks(n, q, 0.95);
+    ASSERT_TRUE(ranks);
+    EXPECT_EQ(ranks->low, low) << n << " " << q;
+    EXPECT_EQ(ranks->high, high) << n << " " << q;
+  };
+  expect(100, 0.5, 40, 61);
+  expect(1000, 0.95, 936, 964);
+  expect(500, 0.99, 490, 500);
+  expect(1000, 0.99, 983, 997);
+  EXPECT_FALSE(quantile_ranks(0, 0.5, 0.95));
+  EXPECT_FALSE(quantile_ranks(-1, 0.5, 0.95));
+}
+
 TEST(QuantileInterval, CoversAsOftenAsItSays) {
   // Uniform samples, whose 0.9 quantile is 0.9. 2000 trials at a true coverage of 0.9 or more:
   // fewer than 1747 (mean 1800, deviation 13.4, four of them below) would contradict it.
@@ -95,6 +112,19 @@ TEST(QuantileInterval, RefusesWhatHasNoInterval) {
   EXPECT_FALSE(quantile_interval(one_to(100), 1, 0.95));
   EXPECT_FALSE(quantile_interval(one_to(100), 0.5, 1));
   EXPECT_FALSE(quantile_interval(one_to(100), 0.5, std::nan("")));
+}
+
+TEST(StudentT, Quantile) {
+  // One and two degrees have closed forms: tan(pi (p - 1/2)) and (2p - 1) sqrt(2 / (4p (1 - p))).
+  EXPECT_NEAR(student_t_quantile(0.975, 1), std::tan(M_PI * 0.475), 1e-9);
+  EXPECT_NEAR(student_t_quantile(0.975, 2), 0.95 * std::sqrt(2 / (4 * 0.975 * 0.025)), 1e-11);
+  // scipy 1.17 scipy.stats.t.ppf.
+  EXPECT_NEAR(student_t_quantile(0.975, 19), 2.093024054408263, 1e-11);
+  EXPECT_NEAR(student_t_quantile(0.975, 1e6), 1.959966, 1e-6);
+  EXPECT_DOUBLE_EQ(student_t_quantile(0.025, 19), -student_t_quantile(0.975, 19));
+  EXPECT_EQ(student_t_quantile(0.5, 3), 0);
+  EXPECT_TRUE(std::isnan(student_t_quantile(1, 3)));
+  EXPECT_TRUE(std::isnan(student_t_quantile(0.9, 0)));
 }
 
 TEST(Normal, DistributionFunction) {

@@ -56,13 +56,13 @@ enum class TokenSource : std::uint8_t {
 
 struct RequestRecord {
   std::int32_t level = 0;
-  std::int64_t index = 0;      // within the level, in the order of scheduling
+  std::int64_t index = 0;  // within the level, in the order of scheduling
   bool warmup = false;
 
-  Nanoseconds scheduled = 0;   // when the plan wanted it sent
-  Nanoseconds sent = 0;        // when the client began to send (after connecting, if it had to)
-  Nanoseconds first_byte = 0;  // of the body; 0: none came
-  Nanoseconds end = 0;         // the last byte, or the failure
+  Nanoseconds scheduled = 0;       // when the plan wanted it sent
+  Nanoseconds sent = 0;            // when the client began to send (after connecting, if it had to)
+  Nanoseconds first_byte = 0;      // of the body; 0: none came
+  Nanoseconds end = 0;             // the last byte, or the failure
   std::vector<TokenEvent> events;  // in the order of arrival
 
   bool connected_anew = false;
@@ -82,10 +82,10 @@ struct RequestRecord {
   std::string message;        // of a failure: one line, printable
   std::string finish_reason;  // "length", "stop", ...; empty: the server gave none
 
-  bool streamed = true;         // false: the answer came as one body or one event
-  bool saw_done = false;        // [DONE] came
+  bool streamed = true;   // false: the answer came as one body or one event
+  bool saw_done = false;  // [DONE] came
   bool data_after_done = false;
-  bool degenerate = false;      // the text is one token repeated
+  bool degenerate = false;  // the text is one token repeated
 };
 
 }  // namespace nibble::load

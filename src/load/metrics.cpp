@@ -1,0 +1,326 @@
+#include "load/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/units.h"
+
+namespace nibble::load {
+namespace {
+
+// Gaps are the one kind of value of which a run has tens of millions: exact up to two million
+// (16 MB), binned above.
+constexpr std::size_t kMostExactGaps = std::size_t{1} << 21;
+constexpr double kShortestRate = 1;  // s: below it no whole second was observed
+
+std::array<Distribution, kMetrics> make_distributions() {
+  std::array<Distribution, kMetrics> distributions;
+  distributions[static_cast<std::size_t>(Metric::kItl)] = Distribution(kMostExactGaps);
+  distributions[static_cast<std::size_t>(Metric::kTokenItl)] = Distribution(kMostExactGaps);
+  return distributions;
+}
+
+void keep_least(std::optional<Nanoseconds>& least, Nanoseconds at) {
+  least = least ? std::min(*least, at) : at;
+}
+void keep_most(std::optional<Nanoseconds>& most, Nanoseconds at) {
+  most = most ? std::max(*most, at) : at;
+}
+
+std::optional<double> ratio(double part, double whole) {
+  return whole > 0 ? std::optional(part / whole) : std::nullopt;
+}
+
+// A sum that exists only while every row has its part.
+void add_or_void(std::optional<std::int64_t>& sum, const std::optional<std::int64_t>& part) {
+  if (!sum) return;
+  if (part) {
+    *sum += *part;
+  } else {
+    sum.reset();
+  }
+}
+
+void add_length(Lengths& lengths, std::int64_t asked, std::int64_t came) {
+  ++lengths.requests;
+  lengths.asked += static_cast<double>(asked);
+  lengths.came += static_cast<double>(came);
+  if (asked != came) ++lengths.mismatched;
+}
+
+}  // namespace
+
+LevelAccumulator::LevelAccumulator(MetricsOptions options)
+    : options_(std::move(options)), distributions_(make_distributions()) {
+  metrics_.tokens.output_usage = 0;
+  metrics_.tokens.output_counted = 0;
+  metrics_.tokens.output_asked = 0;
+}
+
+bool LevelAccumulator::inside(const RequestRecord& record) const {
+  if (!options_.window) return true;
+  return record.sent >= options_.window->start && record.end <= options_.window->stop;
+}
+
+void LevelAccumulator::add(const RequestRecord& record) {
+  if (record.warmup) {
+    ++metrics_.counts.warmup;
+    return;
+  }
+  const RequestMetrics request = derive(record);
+  if (record.scheduled != 0) keep_least(first_scheduled_, record.scheduled);
+  if (record.sent != 0) {
+    sweep_.add(record.sent, record.end);
+    keep_least(first_sent_, record.sent);
+    keep_most(last_end_, record.end);
+  }
+  add_tokens(record, request);
+  if (!inside(record)) return;
+  Counts& counts = metrics_.counts;
+  ++counts.requests;
+  ++counts.by_outcome[static_cast<std::size_t>(record.outcome)];
+  if (record.sent != 0) {
+    metrics_.sum_e2e_s += seconds(record.end - record.sent);
+    if (const auto queue = request[Metric::kQueue]) of(Metric::kQueue).add(*queue);
+    if (const auto connect = request[Metric::kConnect]) of(Metric::kConnect).add(*connect);
+  }
+  if (record.connected_anew) ++counts.connected_anew;
+  if (record.outcome == Outcome::kCancelled) {
+    ++counts.cancelled;
+  } else if (record.outcome != Outcome::kOk) {
+    ++counts.failed;
+  } else {
+    ++counts.ok;
+    add_ok(record, request);
+  }
+}
+
+void LevelAccumulator::add_tokens(const RequestRecord& record, const RequestMetrics& request) {
+  const bool ok = record.outcome == Outcome::kOk;
+  if (!ok) {
+    metrics_.tokens.output_of_others += request.output.tokens;
+    if (!record.events.empty()) {
+      metrics_.tokens.input_of_others += record.prompt_tokens.value_or(record.prompt_tokens_asked);
+    }
+  }
+  // What a request had sent before we ended it was real output; a failure's is worth nothing.
+  if (!ok && record.outcome != Outcome::kCancelled) return;
+  if (!record.events.empty() && ok) keep_most(last_token_, record.events.back().at);
+  const auto count = [&](Nanoseconds at, double tokens) {
+    if (options_.window && !options_.window->holds(at)) return;
+    window_tokens_ += tokens;
+    rate_.add(at, tokens);
+  };
+  for (std::size_t event = 0; event < record.events.size(); ++event) {
+    count(record.events[event].at, tokens_of(record, request, event));
+  }
+  if (record.events.empty() && request.output.tokens > 0) {
+    count(record.end, static_cast<double>(request.output.tokens));
+  }
+  // Departures: one at the very start belongs to the time before, one at the very stop to the
+  // window.
+  if (ok && options_.window && record.end > options_.window->start &&
+      record.end <= options_.window->stop) {
+    ++window_requests_;
+  }
+}
+
+void LevelAccumulator::add_ok(const RequestRecord& record, const RequestMetrics& request) {
+  add_latencies(record, request);
+  add_counts(record, request);
+  add_lengths(record, request);
+  if (options_.slo.any()) add_goodput(request);
+}
+
+void LevelAccumulator::add_latencies(const RequestRecord& record, const RequestMetrics& request) {
+  for (const MetricInfo& info : metric_infos()) {
+    switch (info.metric) {
+      case Metric::kItl:
+      case Metric::kTokenItl:
+      case Metric::kQueue:
+      case Metric::kConnect:
+        continue;  // pooled below, or of every request
+      default:
+        break;
+    }
+    if (const auto value = request[info.metric]) {
+      of(info.metric).add(*value);
+    } else {
+      of(info.metric).add_missing();
+    }
+  }
+  ok_e2e_s_ += seconds(record.end - record.sent);
+  const bool gaps = record.streamed && record.events.size() >= 2;
+  if (gaps) {
+    ++requests_with_gaps_;
+    for_each_gap(record, request,
+                 [&](const Gap& gap) { of(Metric::kItl).add(milliseconds(gap.to - gap.from)); });
+  } else {
+    of(Metric::kItl).add_missing();
+  }
+  if (gaps && request.tokens_per_event_known) {
+    ++requests_with_token_gaps_;
+    for_each_token_gap(record, request, [&](const Gap& gap) {
+      const auto tokens = static_cast<double>(gap.tokens);
+      of(Metric::kTokenItl).add(milliseconds(gap.to - gap.from) / tokens, gap.tokens);
+    });
+  } else {
+    of(Metric::kTokenItl).add_missing();
+  }
+}
+
+void LevelAccumulator::add_counts(const RequestRecord& record, const RequestMetrics& request) {
+  Counts& counts = metrics_.counts;
+  if (!record.streamed || record.events.empty()) ++counts.not_streamed;
+  if (record.streamed && !record.saw_done) ++counts.without_done;
+  if (record.data_after_done) ++counts.data_after_done;
+  if (record.degenerate) ++counts.degenerate;
+  if (request.output.usage_was_zero) ++counts.zero_usage;
+  if (request.output.tokens == 1) ++counts.one_token;
+  if (record.events.size() == 1) ++counts.one_event;
+  if (record.token_source == TokenSource::kContinuousUsage && record.output_tokens) {
+    std::int64_t on_events = 0;
+    for (const TokenEvent& event : record.events) on_events += event.tokens;
+    if (on_events != *record.output_tokens) ++counts.usage_mismatch;
+  }
+}
+
+void LevelAccumulator::add_lengths(const RequestRecord& record, const RequestMetrics& request) {
+  Tokens& tokens = metrics_.tokens;
+  tokens.output += request.output.tokens;
+  tokens.input += record.prompt_tokens.value_or(record.prompt_tokens_asked);
+  tokens.events += static_cast<std::int64_t>(record.events.size());
+  ++tokens.sources[static_cast<std::size_t>(request.output.source)];
+  const bool asks = record.output_tokens_asked > 0;
+  add_or_void(tokens.output_usage,
+              request.output.usage_was_zero ? std::nullopt : record.output_tokens);
+  add_or_void(tokens.output_counted, record.counted_tokens);
+  add_or_void(tokens.output_asked, asks ? std::optional(record.output_tokens_asked) : std::nullopt);
+  if (record.reasoning_tokens) {
+    tokens.reasoning = tokens.reasoning.value_or(0) + *record.reasoning_tokens;
+  }
+  if (record.cached_tokens) {
+    tokens.cached = tokens.cached.value_or(0) + *record.cached_tokens;
+    tokens.cached_of_prompt += record.prompt_tokens.value_or(record.prompt_tokens_asked);
+  }
+  if (!record.prompt_tokens) ++tokens.input_asked_only;
+  // A number of events is no length: without any count there is nothing to compare.
+  if (asks && request.output.source != TokenSource::kEvents) {
+    add_length(metrics_.output_lengths, record.output_tokens_asked, request.output.tokens);
+    const bool stopped = record.finish_reason != "length";
+    if (stopped && request.output.tokens < record.output_tokens_asked) {
+      ++metrics_.output_lengths.early_eos;
+    }
+  }
+  if (record.prompt_tokens_asked > 0 && record.prompt_tokens) {
+    add_length(metrics_.prompt_lengths, record.prompt_tokens_asked, *record.prompt_tokens);
+  }
+}
+
+void LevelAccumulator::add_goodput(const RequestMetrics& request) {
+  bool good = true;
+  bool unknown = false;
+  const auto hold = [&](const std::optional<double>& limit, std::optional<double> value) {
+    if (!limit) return;
+    if (!value) unknown = true;
+    good = good && value && *value <= *limit;
+  };
+  hold(options_.slo.ttft_ms, request[Metric::kTtft]);
+  hold(options_.slo.itl_ms, request.output.tokens == 1 ? 0.0 : request[Metric::kRequestItl]);
+  hold(options_.slo.e2el_ms, request[Metric::kE2el]);
+  // One token has no time per token. vLLM takes it for zero, which passes.
+  const bool one_token = request.output.tokens == 1;
+  hold(options_.slo.tpot_ms, one_token ? 0.0 : request[Metric::kTpot]);
+  if (unknown) ++goodput_.unknown;
+  if (!good) return;
+  ++goodput_.good;
+  if (!(one_token && (options_.slo.tpot_ms || options_.slo.itl_ms))) ++goodput_.strict;
+}
+
+void LevelAccumulator::finish_durations(LevelMetrics& metrics) const {
+  Durations& durations = metrics.durations;
+  if (options_.window) {
+    durations.benchmark = options_.window->length_s();
+    durations.from_schedule = durations.benchmark;
+    durations.to_last_token = durations.benchmark;
+    return;
+  }
+  if (!first_sent_) return;
+  durations.benchmark = seconds(*last_end_ - *first_sent_);
+  durations.from_schedule =
+      first_scheduled_ ? seconds(*last_end_ - *first_scheduled_) : durations.benchmark;
+  if (last_token_) durations.to_last_token = seconds(*last_token_ - *first_sent_);
+}
+
+void LevelAccumulator::finish_rates(LevelMetrics& metrics) const {
+  const double duration = metrics.durations.benchmark;
+  const auto ok = static_cast<double>(metrics.counts.ok);
+  const bool window = options_.window.has_value();
+  const double requests = window ? static_cast<double>(window_requests_) : ok;
+  metrics.request_throughput = ratio(requests, duration);
+  metrics.output_throughput =
+      ratio(window ? window_tokens_ : static_cast<double>(metrics.tokens.output), duration);
+  // In a window, input goes at the rate of requests: their prompts have no time of their own.
+  const auto input = static_cast<double>(metrics.tokens.input);
+  const double mean_input = ok > 0 ? input / ok : 0;
+  metrics.input_throughput = ratio(requests * mean_input, duration);
+  if (metrics.output_throughput) {
+    metrics.total_throughput = *metrics.output_throughput + *metrics.input_throughput;
+  }
+  // Little's law: rate x time. Without a window that is the sum over the duration.
+  const double mean_e2e_s = ok > 0 ? ok_e2e_s_ / ok : 0;
+  metrics.concurrency = ratio(requests * mean_e2e_s, duration);
+  const Window span = options_.window.value_or(sweep_.span());
+  const InFlight flight = sweep_.count(span);
+  if (span.length_s() > 0) metrics.mean_in_flight = flight.mean;
+  metrics.max_in_flight = flight.peak;
+  const auto judged = static_cast<double>(metrics.counts.ok + metrics.counts.failed);
+  metrics.success_ratio = ratio(ok, judged);
+  metrics.tokens_per_chunk =
+      ratio(static_cast<double>(metrics.tokens.output), static_cast<double>(metrics.tokens.events));
+  if (metrics.counts.ok > 0 && metrics.counts.not_streamed == metrics.counts.ok) {
+    metrics.max_output_reason = "not streamed: the times of tokens are not known";
+  } else if (duration < kShortestRate) {
+    metrics.max_output_reason = "shorter than a second";
+  } else {
+    metrics.max_output_tokens_per_s = rate_.best_second();
+  }
+}
+
+void LevelAccumulator::finish_goodput(LevelMetrics& metrics) const {
+  if (!options_.slo.any()) return;
+  Goodput goodput = goodput_;
+  const Counts& counts = metrics.counts;
+  const auto good = static_cast<double>(goodput.good);
+  goodput.of_sent = ratio(good, static_cast<double>(counts.requests));
+  goodput.of_finished = ratio(good, static_cast<double>(counts.ok + counts.failed));
+  goodput.of_ok = ratio(good, static_cast<double>(counts.ok));
+  if (metrics.request_throughput) {
+    goodput.per_s = *metrics.request_throughput * goodput.of_ok.value_or(0);
+  }
+  metrics.goodput = goodput;
+}
+
+LevelMetrics LevelAccumulator::finish() {
+  LevelMetrics metrics = metrics_;
+  metrics.options = options_;
+  if (metrics.counts.ok == 0) {
+    metrics.tokens.output_usage.reset();
+    metrics.tokens.output_counted.reset();
+    metrics.tokens.output_asked.reset();
+  }
+  finish_durations(metrics);
+  finish_rates(metrics);
+  finish_goodput(metrics);
+  for (const MetricInfo& info : metric_infos()) {
+    std::optional<std::int64_t> independent;
+    if (info.metric == Metric::kItl) independent = requests_with_gaps_;
+    if (info.metric == Metric::kTokenItl) independent = requests_with_token_gaps_;
+    metrics.summaries[static_cast<std::size_t>(info.metric)] =
+        of(info.metric).summarize(options_.quantiles, independent);
+  }
+  metrics.flags = flags_of(metrics);
+  return metrics;
+}
+
+}  // namespace nibble::load
