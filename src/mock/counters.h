@@ -1,0 +1,89 @@
+// What the mock has served, as a server counts it, and the pages on which real servers show it.
+//
+//   Counters counters;
+//   counters.admit(request.prompt_tokens, cached);  ...  counters.generated(3);
+//   metrics_page(MetricsStyle::kVllm, script, counters, {.running = 2, .waiting = 0});
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "mock/script.h"
+
+namespace nibble::mock {
+
+// A Prometheus histogram of seconds. Its buckets are fixed, and any thread may add.
+class SecondsHistogram {
+ public:
+  // Upper bounds, ascending, at most kMostBounds of them; +Inf is added.
+  explicit SecondsHistogram(std::span<const double> bounds) : bounds_(bounds) {}
+  void add(Nanoseconds span, std::uint64_t times = 1);
+  // The lines of the text format; `labels` stands in the braces before "le".
+  void append(std::string& page, std::string_view name, std::string_view labels) const;
+
+ private:
+  static constexpr std::size_t kMostBounds = 31;
+
+  std::span<const double> bounds_;
+  std::array<std::atomic<std::uint64_t>, kMostBounds + 1> buckets_ = {};
+  std::atomic<Nanoseconds> sum_ = 0;
+};
+
+enum class Finish : std::uint8_t { kLength, kStop, kAbort };
+
+class Counters {
+ public:
+  Counters();
+
+  void admit(std::int64_t prompt_tokens, std::int64_t cached_tokens, Nanoseconds queued);
+  void first_token(Nanoseconds since_arrival);
+  // Tokens of a chunk after the first, which left `gap` after the chunk before it.
+  void next_tokens(std::int64_t count, Nanoseconds gap);
+  // Tokens of any chunk.
+  void generated(std::int64_t count);
+  // All that the request held is free again: its prompt and what was generated.
+  void end(Finish finish, Nanoseconds since_arrival, std::int64_t held_tokens);
+
+  // Counters, as of one moment each.
+  std::int64_t prompt_tokens() const { return prompt_tokens_.load(); }
+  std::int64_t generation_tokens() const { return generation_tokens_.load(); }
+  std::int64_t ended(Finish finish) const {
+    return ended_[static_cast<std::size_t>(finish)].load();
+  }
+  std::int64_t held_tokens() const { return held_tokens_.load(); }
+
+ private:
+  friend class PageWriter;
+
+  std::atomic<std::int64_t> prompt_tokens_ = 0;
+  std::atomic<std::int64_t> cached_tokens_ = 0;
+  std::atomic<std::int64_t> generation_tokens_ = 0;
+  std::atomic<std::int64_t> held_tokens_ = 0;  // in the KV cache
+  std::atomic<std::int64_t> longest_ = 0;      // tokens of the longest request so far
+  std::atomic<std::int64_t> chunks_ = 0;
+  std::atomic<Nanoseconds> prefill_time_ = 0;
+  std::atomic<Nanoseconds> decode_time_ = 0;
+  std::array<std::atomic<std::int64_t>, 3> ended_ = {};
+  SecondsHistogram ttft_;
+  SecondsHistogram itl_;
+  SecondsHistogram end_to_end_;
+  SecondsHistogram queue_;
+};
+
+struct Occupancy {
+  std::int64_t running = 0;
+  std::int64_t waiting = 0;
+  double tokens_per_s = 0;  // since the page before
+};
+
+// The page as its server writes it; kNone gives "". kLlamacppQuoted is the llama.cpp page as one
+// JSON string, as one of its builds sent it (llama.cpp#17384).
+std::string metrics_page(MetricsStyle style, const MockScript& script, const Counters& counters,
+                         Occupancy now);
+
+}  // namespace nibble::mock
