@@ -64,7 +64,7 @@ Version: @PROJECT_VERSION@
 Requires: fmt
 Cflags: -I\${includedir}/nibble-@api_version@
 Libs: -L\${libdir} -lnibble
-Libs.private: -lpcre2-8 -lutf8proc -ldl -pthread
+Libs.private: -lpcre2-8 -ldl -pthread
 ")
 
 install(TARGETS nibble nibble_shared nibble_static)
