@@ -37,6 +37,9 @@ test: format-check build ## build and run every test that needs no GPU
 oracle: ## make the golden files of the tests anew with numpy and others; fail when they differ
 	@tools/setup.sh oracle
 	@tools/oracle.sh check
+	@test -f build/build.ninja || cmake --preset app >/dev/null
+	@cmake --build build --target nibble --parallel $(JOBS)
+	@build/oracle/bin/python -B tools/oracle/openai_client.py $(PROGRAM)
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup.sh test

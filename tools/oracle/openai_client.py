@@ -98,8 +98,8 @@ def check_errors(nibble):
             raise AssertionError(expected)
         try:
             list(client(url).chat.completions.create(**ASK, stream=True))
-        except Exception as error:  # the client lets its HTTP library's error through
-            assert "incomplete" in str(error), error
+        except openai.APIConnectionError:
+            pass
         else:
             raise AssertionError("a truncated body was taken for whole")
         try:
