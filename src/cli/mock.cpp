@@ -126,7 +126,7 @@ std::vector<OptionDef> server_options() {
           {.name = "--threads",
            .value = "N",
            .kind = ValueKind::kInteger,
-           .help = "event loops; one serves a thousand streams of 10 ms",
+           .help = "event loops; one serves some 60,000 tokens a second",
            .default_text = "1"},
           {.name = "--truth",
            .value = "FILE",
