@@ -37,6 +37,10 @@ EXPECTED = [
 ]
 # What an H200 can do at most: bytes a second, and bf16 FLOP a clock and SM (Hopper's tensor cores).
 H200_BYTES_S, H200_SMS, SM_FLOP_CLOCK = 4.8e12, 132, 4096
+# Activity over share of the peak rate, the same for products of zeros (411 W, 1749 MHz: 91.9 / 82.0 %),
+# half zeros (556 W, 1715 MHz: 89.8 / 79.8 %) and random numbers (690 W, 1471 MHz: 92.8 / 82.8 %):
+# neither the clock nor the power limit makes it. docs/measured.md.
+TENSOR_ACTIVE_FOR_RATE = 1.12
 SHOWN = ["power", "power_average", "utilization", "sm_active", "tensor_active", "dram_active",
          "clock_sm", "temperature", "throttle_mask"]
 
@@ -68,16 +72,15 @@ def loads():
 
 
 def rate_checks(rates, means):
-    """Activity against what was done: (load, signal, percent that the rate means, how much more
-    the activity may be). A tensor core that is active need not be full: at 83 % of its rate an H200
-    showed 92 %."""
+    """Activity against what was done: (load, signal, percent that the rate means)."""
     if "H200" not in torch.cuda.get_device_name(0):
         return
-    yield "read stream", "dram_active", 100 * rates["read stream"] / H200_BYTES_S, 6
+    yield "read stream", "dram_active", 100 * rates["read stream"] / H200_BYTES_S
     clock = means["matrix product", "clock_sm"]
     if clock:
         peak = H200_SMS * SM_FLOP_CLOCK * clock * 1e6
-        yield "matrix product", "tensor_active", 100 * rates["matrix product"] / peak, 15
+        share = 100 * rates["matrix product"] / peak
+        yield "matrix product", "tensor_active", TENSOR_ACTIVE_FOR_RATE * share
 
 
 def read_samples(path):
@@ -161,10 +164,10 @@ def check_signals(means, reasons, rates):
             yield f"{load}: no {name} ({reason})"
         elif not low <= value <= high:
             yield f"{load}: {name} is {value:.1f}, expected {low} to {high}"
-    for load, name, share, more in rate_checks(rates, means):
+    for load, name, share in rate_checks(rates, means):
         value = means[load, name]
         print(f"{load}: {name} {value or 0:.1f} %, by its rate {share:.1f} %")
-        if value is not None and not share - 6 <= value <= share + more:
+        if value is not None and abs(value - share) > 6:
             yield f"{load}: {name} is {value:.1f} %, its rate says {share:.1f} %"
 
 
