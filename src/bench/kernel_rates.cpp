@@ -136,8 +136,9 @@ bool KernelRates::confirmed(Known& known, Format activations, const MultiplyProb
     const double expected = curve.cost(tried) + outputs;
     const bool near = std::abs(curve.tops / tops - 1) < kNearRoof &&
                       std::abs(now->operations / weights_of(known.low) / expected - 1) < kNearCost;
+    if (!near) continue;
     known.used = at;
-    if (near) return true;
+    return true;
   }
   return false;
 }

@@ -1,10 +1,10 @@
 #include "measure/sampler.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace nibble {
 namespace {
@@ -48,8 +48,7 @@ std::string_view to_string(Stopped stopped) {
 }
 
 double steady_now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
+  return seconds(monotonic_now());
 }
 
 Sample summarize(std::vector<double> values, double confidence) {

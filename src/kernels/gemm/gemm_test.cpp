@@ -216,6 +216,20 @@ TEST(Gemm, ARowDoesNotDependOnItsBatch) {
   }
 }
 
+// Rows lie further apart than their groups are long: 64 columns take half of their stride. The last
+// row of many must have its memory too (it had not, and 32,768 rows wrote past a huge page).
+TEST(Gemm, TheLastOfManyRowsIsThatOfTheRowAlone) {
+  const GemmCase many{.name = "many rows", .n = 1, .k = 64, .tokens = 32768};
+  for (const Format activations : {Format::kBf16, Format::kInt8, Format::kNvfp4}) {
+    Scene scene(many, Format::kNvfp4, 9);
+    const std::vector<float> together = scene.run(activations, best_isa(), 2);
+    scene.x.erase(scene.x.begin(), scene.x.end() - many.k);
+    scene.routed = {.offsets = {0, 1}, .row_of = {0}};
+    const std::vector<float> alone = scene.run(activations, best_isa(), 1);
+    EXPECT_TRUE(same_bits({together.back()}, alone)) << to_string(activations);
+  }
+}
+
 // The bounds that users are promised, on Gaussian activations that nothing rounded before, and
 // weights whose scales are random over all of their range.
 TEST(Gemm, KeepsItsPromisedAccuracy) {
