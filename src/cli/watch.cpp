@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <fmt/core.h>
+#include <optional>
+#include <system_error>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "telemetry/line_file.h"
 #include "telemetry/watch.h"
 
 namespace nibble::cli {
@@ -24,18 +27,36 @@ extern "C" void on_end_signal(int) {
 // Draws over the table before it on a terminal; elsewhere tables follow each other.
 class Screen {
  public:
-  void show(const std::string& table) {
-    if (terminal_ && lines_ > 0) fmt::print("\x1b[{}A\x1b[J", lines_);
-    fmt::print("{}", table);
-    if (!terminal_) fmt::print("\n");
-    std::fflush(stdout);
+  // False: standard output takes no more.
+  bool show(const std::string& table) {
+    std::string text;
+    if (terminal_ && lines_ > 0) text = fmt::format("\x1b[{}A\x1b[J", lines_);
+    text += table;
+    if (!terminal_) text += '\n';
+    fault_ = telemetry::write_all(STDOUT_FILENO, text, interrupted);
     lines_ = std::count(table.begin(), table.end(), '\n');
+    return !fault_;
   }
+  // What ended it, as an errno.
+  std::optional<int> fault() const { return fault_; }
 
  private:
   bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::ptrdiff_t lines_ = 0;
+  std::optional<int> fault_;
 };
+
+// After the last table: what the sources cost. A reader that has seen enough, and Ctrl-C while
+// nobody reads, are no failures.
+Result<int> finish(const Screen& screen, const std::string& health) {
+  const std::optional<int> fault = screen.fault();
+  if (fault && *fault != EPIPE && *fault != ECANCELED) {
+    return run_error("cannot write to standard output: {}",
+                     std::generic_category().message(*fault));
+  }
+  if (!fault) fmt::print("\n{}", health);
+  return 0;
+}
 
 Result<telemetry::WatchOptions> options_from(const Arguments& arguments) {
   telemetry::WatchOptions options;
@@ -43,6 +64,11 @@ Result<telemetry::WatchOptions> options_from(const Arguments& arguments) {
   options.telemetry.cpu = !arguments.has("--no-cpu");
   options.telemetry.servers = arguments.all("--server");
   options.telemetry.remotes = arguments.all("--telemetry");
+  const telemetry::TelemetryOptions& what = options.telemetry;
+  if (!what.gpus && !what.cpu && what.servers.empty() && what.remotes.empty()) {
+    return usage_error(
+        "nothing is left to watch; leave out --no-gpu or --no-cpu, or give a --server");
+  }
   NIBBLE_ASSIGN_OR_RETURN(const auto duration, arguments.number("--duration", 0, 1e9, true));
   NIBBLE_ASSIGN_OR_RETURN(const auto interval, arguments.number("--interval", 0.1, 3600));
   options.duration_s = duration.value_or(0);
@@ -66,18 +92,15 @@ Result<int> run(const Arguments& arguments) {
   for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
   Screen screen;
   const telemetry::WatchEvents events = {
-      .show = [&](const std::string& table) { screen.show(table); },
+      .show = [&](const std::string& table) { return screen.show(table); },
       .listening =
           [&](int port) {
             fmt::print(stderr, "nibble watch listens on {}:{}\n", options.listen->host, port);
           }};
   NIBBLE_ASSIGN_OR_RETURN(const telemetry::WatchOutcome outcome,
                           telemetry::watch(options, interrupted, events));
-  if (arguments.has("--json")) {
-    fmt::print("{}\n", outcome.document.dump());
-  } else if (options.table) {
-    fmt::print("\n{}", outcome.health);
-  }
+  if (options.table) return finish(screen, outcome.health);
+  if (arguments.has("--json")) fmt::print("{}\n", outcome.document.dump());
   return 0;
 }
 
@@ -142,7 +165,8 @@ CommandDef watch_command() {
           "Every signal is a number or the reason why there is none; utilization alone is never "
           "called work, since a kernel that only waits shows 100 %.\n\n"
           "On a terminal the table is redrawn; --jsonl keeps every sample, --json prints one "
-          "document at the end: means of the whole time, energy by the counter against "
+          "document at the end: means of the whole time (59 minutes at most), energy by the "
+          "counter against "
           "integrated power (from 5 s on), and what sampling cost. Ctrl-C ends it in order. "
           "What a source cannot give, and a source that dies or hangs, does not end it.",
       .options = watch_options(),

@@ -1,7 +1,7 @@
 /* A stand-in for libnvidia-ml.so.1 in tests: two GPUs, of which the first can do all that a Hopper
    can and the second lacks instant power and GPM. Its types are written down from NVIDIA's Python
    bindings (nvidia-ml-py), not taken from nvml_abi.h, so that the two can disagree. A test opens it a
-   second time and calls fake_nvml_set to say what the next readings are. */
+   second time and sets fake_nvml_state to say what the next readings are. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ typedef struct {
 enum { NOT_SUPPORTED = 3, INVALID_ARGUMENT = 2, GPU_IS_LOST = 15 };
 static int gpus[2]; /* their addresses are the handles */
 static struct {
-  double power_mw, power_type, energy_mj, gpm, hang_ms, fail, numbering, tensor, open_samples;
+  double power_mw, power_type, energy_mj, gpm, hang_ms, fail, numbering, tensor, open_samples, devices;
 } state;
 
 static int is_second(void* device) { return device == &gpus[1]; }
@@ -55,6 +55,7 @@ void fake_nvml_reset(void) {
   state.gpm = 1;
   state.numbering = 269;
   state.tensor = 92;
+  state.devices = 2;
 }
 double* fake_nvml_state(const char* name) {
   if (!strcmp(name, "power_mw")) return &state.power_mw;
@@ -65,6 +66,7 @@ double* fake_nvml_state(const char* name) {
   if (!strcmp(name, "fail")) return &state.fail;
   if (!strcmp(name, "numbering")) return &state.numbering;
   if (!strcmp(name, "tensor")) return &state.tensor;
+  if (!strcmp(name, "devices")) return &state.devices;
   if (!strcmp(name, "open_samples")) return &state.open_samples;
   return NULL;
 }
@@ -78,7 +80,7 @@ const char* nvmlErrorString(int code) {
   return code == NOT_SUPPORTED ? "Not Supported" : code == GPU_IS_LOST ? "GPU is lost" : "Error";
 }
 int nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = 2;
+  *count = (unsigned)state.devices;
   return 0;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {

@@ -76,7 +76,6 @@ constexpr unsigned kFieldThrottleThermal = 75;
 constexpr unsigned kFieldThrottleSyncBoost = 76;
 constexpr unsigned kFieldThrottleBoard = 77;
 constexpr unsigned kFieldThrottleReliability = 79;
-constexpr unsigned kFieldMemoryTemperature = 82;
 constexpr unsigned kFieldNvlinkTransmitted = 138;  // NVLINK_THROUGHPUT_DATA_TX, KiB
 constexpr unsigned kFieldNvlinkReceived = 139;
 constexpr unsigned kFieldPowerAverage = 185;     // mW, trailing second

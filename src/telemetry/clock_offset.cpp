@@ -23,12 +23,4 @@ Result<ClockOffset> estimate_offset(std::span<const ClockExchange> exchanges) {
   return *best;
 }
 
-Json clock_json(const ClockOffset& clock) {
-  return Json::object()
-      .set("offset_ns", clock.offset)
-      .set("bound_ns", clock.bound)
-      .set("round_trip_ns", clock.round_trip)
-      .set("exchanges", static_cast<std::int64_t>(clock.exchanges));
-}
-
 }  // namespace nibble::telemetry

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/result.h"
 
 namespace nibble::telemetry {
@@ -32,7 +31,5 @@ struct ClockOffset {
 // and our receiving, so that the middle is off by half the round trip at most (NTP, RFC 5905).
 // Exchanges whose times run backwards are passed over.
 Result<ClockOffset> estimate_offset(std::span<const ClockExchange> exchanges);
-
-Json clock_json(const ClockOffset& clock);
 
 }  // namespace nibble::telemetry

@@ -223,10 +223,12 @@ class RaplSource : public Source {
 
   Result<> sample() override {
     std::optional<Error> fault;
+    bool any = false;
     for (RaplZone& zone : zones_) {
       const Nanoseconds at = monotonic_now();
       const Result<double> now = number_of(zone.folder / "energy_uj");
       if (now) {
+        any = true;
         add(zone, at, *now);
         continue;
       }
@@ -235,7 +237,7 @@ class RaplSource : public Source {
       store_.set_unavailable(zone.power, fault->message);
       zone.before_uj.reset();
     }
-    if (fault) return *fault;
+    if (fault && !any) return *fault;
     return {};
   }
 

@@ -184,6 +184,16 @@ TEST_F(CpuSourceTest, RaplThatCannotBeReadSaysSo) {
             std::string::npos);
 }
 
+TEST_F(CpuSourceTest, ARaplZoneThatCannotBeReadIsMarkedAlone) {
+  write("sys/class/powercap/intel-rapl:0/name", "package-0\n");
+  write("sys/class/powercap/intel-rapl:0/energy_uj", "7\n");
+  write("sys/class/powercap/intel-rapl:0:1/name", "dram\n");
+  open();
+  EXPECT_TRUE(source("RAPL").sample().ok());
+  EXPECT_TRUE(state("package0.energy").signal.available);
+  EXPECT_FALSE(state("dram0.energy").signal.available);
+}
+
 // This very machine: whatever it has, nothing fails that Linux always gives.
 TEST(CpuSources, OfThisMachine) {
   SampleStore store;

@@ -16,7 +16,7 @@
 namespace nibble::telemetry {
 
 // The counter moves in steps of about 100 ms: differenced over 0.5 s it is off by 26 %, over 2 s by
-// 3.7 %, over 5 s by nothing that shows (facts: ninfer's measurement).
+// 3.7 %, over 5 s by nothing that shows (a measurement of ninfer's authors).
 inline constexpr double kShortestEnergyWindow_s = 5;
 inline constexpr double kLargestEnergyResidual = 0.05;
 

@@ -1,7 +1,7 @@
 #include "telemetry/histogram.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -9,26 +9,20 @@
 namespace nibble::telemetry {
 namespace {
 
+// Real ones have some twenty; many scrapes of them are kept.
+constexpr std::size_t kMostBuckets = 1000;
+// Up to here a double holds each whole number, and sums of many stay finite.
+constexpr double kMostCount = 9007199254740992;
+constexpr std::array<std::string_view, 1> kBucketLabel = {"le"};
+
+// The end of a bucket: a number or +Inf.
 std::optional<double> upper_end(const MetricSample& sample) {
   const std::optional<std::string_view> text = sample.label("le");
-  if (!text) return std::nullopt;
-  if (*text == "+Inf" || *text == "Inf") return std::numeric_limits<double>::infinity();
-  double value = 0;
-  const auto [stop, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || stop != text->data() + text->size()) return std::nullopt;
-  return value;
-}
-
-// The labels but "le", which tell one series of a histogram from another.
-std::string series_of(const MetricSample& sample) {
-  Labels labels;
-  for (const auto& label : sample.labels) {
-    if (label.first != "le") labels.push_back(label);
+  const std::optional<double> value = text ? metric_number(*text) : std::nullopt;
+  if (!value || std::isnan(*value) || *value == -std::numeric_limits<double>::infinity()) {
+    return std::nullopt;
   }
-  std::sort(labels.begin(), labels.end());
-  std::string text;
-  for (const auto& [key, value] : labels) text += key + '\0' + value + '\0';
-  return text;
+  return value;
 }
 
 bool same_buckets(const Histogram& a, const Histogram& b) {
@@ -41,8 +35,8 @@ Result<> check_series(Histogram& series, std::string_view name) {
             [](const auto& a, const auto& b) { return a.upper < b.upper; });
   double before = 0;
   for (const HistogramBucket& bucket : series.buckets) {
-    if (!(bucket.count >= before) || std::isinf(bucket.count)) {
-      return run_error("histogram {}: the counts of its buckets do not rise", name);
+    if (!(bucket.count >= before) || bucket.count > kMostCount) {
+      return run_error("histogram {}: the counts of its buckets are no counts that rise", name);
     }
     before = bucket.count;
   }
@@ -64,7 +58,11 @@ Result<std::optional<Histogram>> find_histogram(const MetricsPage& page, std::st
     if (sample.name != bucket_name) continue;
     const std::optional<double> upper = upper_end(sample);
     if (!upper) return run_error("histogram {} has a bucket without a number in le", name);
-    by_series[series_of(sample)].buckets.push_back({*upper, sample.value});
+    std::vector<HistogramBucket>& buckets = by_series[series_key(sample, kBucketLabel)].buckets;
+    buckets.push_back({*upper, sample.value});
+    if (buckets.size() > kMostBuckets) {
+      return run_error("histogram {} has more than {} buckets", name, kMostBuckets);
+    }
   }
   std::optional<Histogram> total;
   for (auto& [labels, series] : by_series) {
@@ -125,7 +123,7 @@ Result<HistogramQuantile> histogram_quantile(const Histogram& histogram, double 
     return run_error("it lies above the last bucket, at more than {}", low);
   }
   const double share = (rank - below) / (bucket.count - below);
-  const double value = low + (bucket.upper - low) * std::clamp(share, 0.0, 1.0);
+  const double value = std::lerp(low, bucket.upper, std::clamp(share, 0.0, 1.0));
   return HistogramQuantile{
       .value = value,
       .low = low,

@@ -52,6 +52,31 @@ TEST(Histogram, RefusesSeriesOfDifferentBuckets) {
       find_histogram(parse_metrics("h_bucket{le=\"1\"} NaN\nh_bucket{le=\"+Inf\"} 1\n"), "h").ok());
 }
 
+// An end that is no number has no place among the others, and a count that no double holds exactly
+// would make differences that are not there.
+TEST(Histogram, RefusesEndsAndCountsThatAreNone) {
+  for (const char* end : {"NaN", "nan", "-Inf", "", "1 2", "0x1"}) {
+    std::string text;
+    for (int at = 0; at < 40; ++at) text += fmt::format("h_bucket{{le=\"{}\"}} {}\n", at, at);
+    text += fmt::format("h_bucket{{le=\"{}\"}} 40\nh_bucket{{le=\"+Inf\"}} 40\n", end);
+    const auto found = find_histogram(parse_metrics(text), "h");
+    ASSERT_FALSE(found.ok()) << end;
+    EXPECT_EQ(found.error().message, "histogram h has a bucket without a number in le");
+  }
+  EXPECT_FALSE(find_histogram(parse_metrics("h_bucket{le=\"-Inf\"} 5\n"), "h").ok());
+  EXPECT_FALSE(find_histogram(parse_metrics("h_bucket{le=\"+Inf\"} 1e308\n"), "h").ok());
+  EXPECT_TRUE(find_histogram(parse_metrics("h_bucket{le=\"+Inf\"} 9007199254740992\n"), "h").ok());
+}
+
+TEST(Histogram, RefusesBucketsWithoutEnd) {
+  std::string text = "h_bucket{le=\"+Inf\"} 1\n";
+  for (int at = 0; at < 999; ++at) text += fmt::format("h_bucket{{le=\"{}\"}} 0\n", at);
+  EXPECT_TRUE(find_histogram(parse_metrics(text), "h").ok());
+  text += "h_bucket{le=\"999\"} 0\n";
+  EXPECT_EQ(find_histogram(parse_metrics(text), "h").error().message,
+            "histogram h has more than 1000 buckets");
+}
+
 TEST(Histogram, DifferenceRefusesMixedBucketsAndRestarts) {
   const Histogram before = make({{0.1, 10}, {0.5, 20}, {kInfinite, 30}});
   const Histogram after = make({{0.1, 12}, {0.5, 26}, {kInfinite, 37}});
@@ -91,6 +116,12 @@ TEST(Histogram, QuantileBeyondTheBucketsIsNoNumber) {
   EXPECT_FALSE(histogram_quantile(make({{1, 0}, {kInfinite, 0}}), 0.5).ok());
   EXPECT_FALSE(histogram_quantile(histogram, 1.1).ok());
   EXPECT_FALSE(histogram_quantile(make({{kInfinite, 5}}), 0.5).ok());
+}
+
+TEST(Histogram, QuantileOfABucketWiderThanADouble) {
+  const Histogram histogram = make({{-1.5e308, 0}, {1.5e308, 4}, {kInfinite, 4}});
+  EXPECT_DOUBLE_EQ(histogram_quantile(histogram, 0.5)->value, 0);
+  EXPECT_DOUBLE_EQ(histogram_quantile(histogram, 1)->value, 1.5e308);
 }
 
 TEST(Histogram, QuantilePassesOverEmptyBuckets) {

@@ -347,6 +347,7 @@ std::vector<std::unique_ptr<Source>> nvml_sources(const std::shared_ptr<const Nv
     absent("gpu", nvml ? nvml->reason() : "NVML was not opened");
     return sources;
   }
+  if (nvml->device_count() == 0) absent("gpu", "NVML is there and counts no GPU");
   for (int index = 0; index < nvml->device_count(); ++index) {
     const Result<NvmlDevice> device = NvmlDevice::open(nvml, index);
     if (!device) {

@@ -150,6 +150,13 @@ TEST_F(NvmlSourceTest, ALostGpuIsAnErrorWithItsReason) {
   EXPECT_TRUE(state("gpu0.power").signal.available);
 }
 
+TEST_F(NvmlSourceTest, ADriverWithoutAGpuSaysSo) {
+  set("devices") = 0;
+  open();
+  EXPECT_TRUE(sources_.empty());
+  EXPECT_EQ(state("gpu.power").signal.reason, "NVML is there and counts no GPU");
+}
+
 TEST(NvmlSources, WithoutADriverOneSignalSaysWhy) {
   SampleStore store;
   const auto nvml = std::make_shared<const Nvml>(Nvml::open("libno-such-thing.so.9"));

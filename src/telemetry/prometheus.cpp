@@ -1,5 +1,6 @@
 #include "telemetry/prometheus.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
@@ -87,19 +88,6 @@ bool take_labels(std::string_view& rest, MetricSample& sample) {
   }
 }
 
-std::optional<double> number(std::string_view word) {
-  const std::string lower = to_lower(word);
-  if (lower == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (lower == "+inf" || lower == "inf") return std::numeric_limits<double>::infinity();
-  if (lower == "-inf") return -std::numeric_limits<double>::infinity();
-  if (!word.empty() && word.front() == '+') word.remove_prefix(1);
-  double value = 0;
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
-
 // Name, labels, value; a timestamp and an exemplar may follow and are not needed: samples are
 // stamped when the page came.
 std::optional<MetricSample> parse_sample(std::string_view line) {
@@ -110,14 +98,14 @@ std::optional<MetricSample> parse_sample(std::string_view line) {
   if (sample.name.empty()) return std::nullopt;
   skip_blanks(line);
   const std::size_t end = std::min(line.find_first_of(" \t"), line.size());
-  const std::optional<double> value = number(line.substr(0, end));
+  const std::optional<double> value = metric_number(line.substr(0, end));
   if (!value) return std::nullopt;
   sample.value = *value;
   line.remove_prefix(end);
   skip_blanks(line);
   if (!line.empty() && line.front() != '#') {
     const std::size_t stop = std::min(line.find_first_of(" \t"), line.size());
-    if (!number(line.substr(0, stop))) return std::nullopt;
+    if (!metric_number(line.substr(0, stop))) return std::nullopt;
   }
   return sample;
 }
@@ -180,6 +168,30 @@ std::optional<std::string_view> MetricSample::label(std::string_view key) const 
     if (own_key == key) return own_value;
   }
   return std::nullopt;
+}
+
+std::optional<double> metric_number(std::string_view word) {
+  const std::string lower = to_lower(word);
+  if (lower == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (lower == "+inf" || lower == "inf") return std::numeric_limits<double>::infinity();
+  if (lower == "-inf") return -std::numeric_limits<double>::infinity();
+  if (word.size() > 1 && word[0] == '+' && word[1] != '-') word.remove_prefix(1);
+  double value = 0;
+  const char* end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, value);
+  if (error != std::errc() || stop != end || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+std::string series_key(const MetricSample& sample, std::span<const std::string_view> drop) {
+  Labels labels;
+  for (const auto& label : sample.labels) {
+    if (std::find(drop.begin(), drop.end(), label.first) == drop.end()) labels.push_back(label);
+  }
+  std::sort(labels.begin(), labels.end());
+  std::string text;
+  for (const auto& [key, value] : labels) text += key + '\0' + value + '\0';
+  return text;
 }
 
 MetricsPage parse_metrics(std::string_view text) {

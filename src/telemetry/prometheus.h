@@ -34,6 +34,13 @@ struct MetricsPage {
   std::string first_bad_line;
 };
 
+// A number as pages and their "le" labels write it: NaN and +Inf too.
+std::optional<double> metric_number(std::string_view word);
+
+// The labels of one series as one text, in no matter which order they came, without those that
+// `drop` names.
+std::string series_key(const MetricSample& sample, std::span<const std::string_view> drop);
+
 // Text format 0.0.4 and what OpenMetrics adds (timestamps, exemplars, # EOF, quoted names). A page
 // that is one JSON string, as a build of llama.cpp sent it, is read as the text within.
 MetricsPage parse_metrics(std::string_view text);

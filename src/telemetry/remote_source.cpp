@@ -22,13 +22,14 @@ constexpr int kClockQuestions = 8;
 constexpr Nanoseconds kReconnectAfter = 1'000'000'000;
 // A stream in which nothing comes for so long is broken: every host samples its CPU.
 constexpr Nanoseconds kSilence = 10'000'000'000;
+constexpr std::string_view kBoundName = "clock.offset_bound";
 constexpr std::size_t kMostSignals = 4096;
 
 class RemoteSource : public Source, private net::BodySink {
  public:
   RemoteSource(const net::Url& url, SampleStore& store)
       : where_(url.authority()), target_(url.target("/stream")), store_(store) {
-    bound_ = store_.declare({.name = where_ + "/clock.offset_bound",
+    bound_ = store_.declare({.name = fmt::format("{}/{}", where_, kBoundName),
                              .unit = "s",
                              .source = "/clock of " + where_,
                              .low = 0,
@@ -100,13 +101,14 @@ class RemoteSource : public Source, private net::BodySink {
   }
 
   void ended(const net::Exchange& exchange) {
-    std::string why = exchange.message;
+    std::string why = exchange.message;  // it names the address
     if (exchange.fault == net::NetFault::kNone) {
-      why = exchange.status == 200 ? "it ended the stream"
-                                   : fmt::format("it answers status {}", exchange.status);
+      why = exchange.status == 200
+                ? fmt::format("{}: it ended the stream", where_)
+                : fmt::format("{}{} answers status {}", where_, target_, exchange.status);
     }
     const std::lock_guard lock(mutex_);
-    if (fault_.empty()) fault_ = fmt::format("{}: {}", where_, why);
+    if (fault_.empty()) fault_ = std::move(why);
     following_ = false;
   }
 
@@ -160,6 +162,7 @@ class RemoteSource : public Source, private net::BodySink {
 
   Result<> declare(Signal signal) {
     const std::string name = signal.name;
+    if (name == kBoundName) return run_error("stream of samples: it has our own {}", kBoundName);
     if (!ids_.contains(name) && ids_.size() >= kMostSignals) {
       return run_error("it has more than {} signals", kMostSignals);
     }

@@ -162,7 +162,8 @@ class StrangeServer {
 };
 
 TEST(RemoteSource, AStreamOfSomethingElseIsRefused) {
-  for (const char* body : {"<html>\n", "{\"schema\":\"nibble.telemetry/9\"}\n", "{\"t\":1}\n"}) {
+  for (const char* body : {"<html>\n", "{\"schema\":\"nibble.telemetry/9\"}\n", "{\"t\":1}\n",
+                           "{\"signal\":{\"name\":\"clock.offset_bound\"}}\n"}) {
     StrangeServer server(body);
     SampleStore here;
     const auto source = std::move(remote_source(local(server.port()), here)).value();

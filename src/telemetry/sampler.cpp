@@ -13,6 +13,7 @@ struct Slot {
   SourceInfo info;
   Nanoseconds due = 0;
   int failures_in_a_row = 0;
+  bool ever_gave = false;
   // Below: under the lane's mutex, because health() reads them.
   SourceHealth health;
   double total_cost_us = 0;
@@ -63,7 +64,8 @@ void Sampler::Lane::sample(Slot& slot) {
   std::vector<SignalId> signals = slot.source->signals();
   if (result) {
     slot.failures_in_a_row = 0;
-  } else if (++slot.failures_in_a_row >= kFailuresUntilDead) {
+    slot.ever_gave = true;
+  } else if (++slot.failures_in_a_row >= kFailuresUntilDead || !slot.ever_gave) {
     for (const SignalId id : signals) store->set_unavailable(id, result.error().message);
   }
   const std::lock_guard lock(mutex);
@@ -89,9 +91,11 @@ void Sampler::Lane::settle(Slot& slot, const Result<>& result, Nanoseconds begin
     }
     period = std::max(slot.info.period, std::min(period, kLongestRetry));
   }
-  // On the grid of its period; what was missed is not made up for.
+  // On the grid of its period: what was missed is not made up for, and a source that takes longer
+  // than its period is not asked without a pause.
   slot.due += period;
-  if (slot.due < end) slot.due = end + (result ? 0 : period);
+  if (slot.due < end && !result) slot.due = end + period;
+  if (slot.due < end) slot.due += (end - slot.due + period - 1) / period * period;
 }
 
 Sampler::Sampler(std::shared_ptr<SampleStore> store, std::vector<std::unique_ptr<Source>> sources)

@@ -33,7 +33,8 @@ class Sampler {
  public:
   // In one call for so long: its signals are marked as not available.
   static constexpr Nanoseconds kHangs = 5'000'000'000;
-  // So many failures in a row mark a source's signals; it is then asked less and less often.
+  // So many failures in a row mark a source's signals, and it is asked less and less often. One
+  // that never gave anything marks them at its first.
   static constexpr int kFailuresUntilDead = 3;
   static constexpr Nanoseconds kLongestRetry = 30'000'000'000;
 

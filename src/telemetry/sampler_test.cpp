@@ -81,6 +81,33 @@ TEST_F(SamplerTest, CostIsTheTimeOfASample) {
   EXPECT_GE(sampler.health()[0].mean_cost_us, 5000);
 }
 
+// At 0, 100, 200 and so on: between two of its 60 ms there is time for others.
+TEST_F(SamplerTest, ASourceSlowerThanItsPeriodIsNotAskedWithoutAPause) {
+  add("slow", "a", 50, [store = store_](SignalId id) -> Result<> {
+    std::this_thread::sleep_for(milliseconds(60));
+    store->add(id, monotonic_now(), 1);
+    return {};
+  });
+  Sampler sampler(store_, std::move(sources_));
+  sampler.start();
+  std::this_thread::sleep_for(milliseconds(380));
+  sampler.stop();  // after the fourth, which began at 300
+  EXPECT_LE(state("slow").kept, 4U);
+  EXPECT_GE(state("slow").kept, 2U);
+}
+
+TEST_F(SamplerTest, ASourceThatNeverGaveAnythingSaysWhyAtOnce) {
+  add("dead", "a", 1000, [](SignalId) -> Result<> { return run_error("no such host"); });
+  Sampler sampler(store_, std::move(sources_));
+  sampler.start();
+  for (int wait = 0; wait < 200 && state("dead").signal.available; ++wait) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  sampler.stop();
+  EXPECT_EQ(state("dead").signal.reason, "no such host");
+  EXPECT_EQ(sampler.health()[0].failures, 1U);
+}
+
 TEST_F(SamplerTest, ASourceThatDiesStopsNobodyAndHasAReason) {
   add("good", "a", 10, good());
   add("dead", "a", 10, [](SignalId) -> Result<> { return run_error("GPU is lost"); });

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <boost/asio/awaitable.hpp>
-#include <mutex>
 #include <unistd.h>
 #include <utility>
 
@@ -16,56 +15,16 @@ namespace {
 using boost::asio::awaitable;
 
 constexpr Nanoseconds kStreamPeriod = 50'000'000;
-// A reader that is so far behind is cut off, so that it costs no memory without end.
-constexpr std::size_t kMostPendingBytes = std::size_t{8} << 20;
-
-// Lines for one reader: filled by the sampling threads, emptied by its coroutine.
-class Subscription {
- public:
-  explicit Subscription(std::shared_ptr<SampleStore> store)
-      : store_(std::move(store)), encoder_(host_name()) {
-    number_ = store_->subscribe(
-        [this](SignalId id, const Signal& signal) {
-          const std::lock_guard lock(mutex_);
-          encoder_.on_signal(id, signal);
-        },
-        [this](SignalId id, const Point& point) {
-          const std::lock_guard lock(mutex_);
-          overrun_ = overrun_ || encoder_.pending_bytes() > kMostPendingBytes;
-          if (!overrun_) encoder_.on_value(id, point);
-        });
-  }
-  ~Subscription() { store_->unsubscribe(number_); }
-  Subscription(const Subscription&) = delete;
-  Subscription& operator=(const Subscription&) = delete;
-
-  std::string take() {
-    const std::lock_guard lock(mutex_);
-    return encoder_.take();
-  }
-  bool overrun() {
-    const std::lock_guard lock(mutex_);
-    return overrun_;
-  }
-
- private:
-  std::shared_ptr<SampleStore> store_;
-  std::mutex mutex_;
-  StreamEncoder encoder_;
-  bool overrun_ = false;
-  int number_ = 0;
-};
-
 awaitable<void> stream(std::shared_ptr<SampleStore> store, net::ResponseWriter& writer) {
   net::Headers headers = {{"Content-Type", "application/x-ndjson"}, {"Cache-Control", "no-store"}};
   bool alive = co_await writer.head(200, std::move(headers), net::Framing::chunked());
-  Subscription subscription(std::move(store));
+  LineFeed feed(std::move(store), host_name());
   Nanoseconds next = monotonic_now();
   while (alive) {
-    std::string lines = subscription.take();
+    std::string lines = feed.take();
     if (!lines.empty()) alive = co_await writer.write(std::move(lines));
     if (!alive) break;
-    if (subscription.overrun()) {
+    if (feed.overrun()) {
       writer.close();
       co_return;
     }

@@ -22,7 +22,7 @@ struct NameRow {
   Combine combine = Combine::kSum;
 };
 
-// Sources: the servers' own documentation and code (facts/serving_metrics.md 1.6). The first row of
+// Sources: the servers' own documentation and code. The first row of
 // a signal that the page has is taken: new names stand before old ones.
 constexpr std::array kNames = {
     NameRow{"vllm", "vllm:num_requests_running", "server.running"},
@@ -125,27 +125,14 @@ const std::vector<Signal>& signal_list() {
   return list;
 }
 
-bool is_rank(const std::string& key) {
-  return key == "tp_rank" || key == "pp_rank" || key == "pid";
-}
-
-// The labels that tell one engine's state from another's.
-std::string engine_of(const MetricSample& sample) {
-  Labels labels;
-  for (const auto& label : sample.labels) {
-    if (!is_rank(label.first)) labels.push_back(label);
-  }
-  std::sort(labels.begin(), labels.end());
-  std::string text;
-  for (const auto& [key, value] : labels) text += key + '\0' + value + '\0';
-  return text;
-}
+// All other labels tell one engine's state from another's.
+constexpr std::array<std::string_view, 3> kRankLabels = {"tp_rank", "pp_rank", "pid"};
 
 std::optional<double> combined(const MetricsPage& page, std::string_view name, Combine combine) {
   std::map<std::string, double> by_engine;
   for (const MetricSample& sample : page.samples) {
     if (sample.name != name || !std::isfinite(sample.value)) continue;
-    const auto [known, fresh] = by_engine.emplace(engine_of(sample), sample.value);
+    const auto [known, fresh] = by_engine.emplace(series_key(sample, kRankLabels), sample.value);
     if (!fresh) known->second = std::max(known->second, sample.value);
   }
   if (by_engine.empty()) return std::nullopt;
@@ -177,7 +164,7 @@ void read_page(const MetricsPage& page, ServerReading& reading) {
     if (reading.histograms.contains(row.name)) continue;
     Result<std::optional<Histogram>> found = find_histogram(page, row.metric);
     if (!found) {
-      reading.faults.push_back(found.error().message);
+      reading.histogram_faults.emplace(row.name, found.error().message);
     } else if (found->has_value()) {
       if (reading.engine.empty()) reading.engine = row.engine;
       reading.histograms.emplace(row.name, std::move(**found));

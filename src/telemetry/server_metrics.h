@@ -23,7 +23,8 @@ struct ServerReading {
   std::map<std::string, double, std::less<>> values;         // by the names of server_signals()
   std::map<std::string, std::string, std::less<>> names;     // the server's own name of each
   std::map<std::string, Histogram, std::less<>> histograms;  // "ttft", "itl", "queue_time", ...
-  std::vector<std::string> faults;  // of single metrics; the others are good
+  std::map<std::string, std::string, std::less<>> histogram_faults;  // why one of them is missing
+  std::vector<std::string> faults;  // of the page; what was understood is good
 };
 
 // A Prometheus page, also as a quoted JSON string, or TensorRT-LLM's iteration statistics in JSON.

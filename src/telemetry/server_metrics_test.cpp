@@ -143,7 +143,7 @@ TEST(ServerMetrics, ABrokenHistogramDoesNotHideTheRest) {
   const ServerReading reading = read_server_metrics(
       "vllm:num_requests_running 1\nvllm:time_to_first_token_seconds_bucket{le=\"1\"} 1\n");
   EXPECT_EQ(reading.values.size(), 1U);
-  EXPECT_EQ(reading.faults.front(),
+  EXPECT_EQ(reading.histogram_faults.at("ttft"),
             "histogram vllm:time_to_first_token_seconds has no bucket for +Inf");
 }
 

@@ -31,37 +31,49 @@ class ServerSource : public Source {
 
   Result<> sample() override {
     if (place_.empty()) return discover();
+    // What fails once is sought anew: another server may have come to this address.
+    const std::string place = std::exchange(place_, {});
     const Nanoseconds begin = monotonic_now();
-    NIBBLE_ASSIGN_OR_RETURN(const std::string body, fetch_(place_));
-    add(begin + (monotonic_now() - begin) / 2, read_server_metrics(body));
+    NIBBLE_ASSIGN_OR_RETURN(const std::string body, fetch_(place));
+    ServerReading reading = read_server_metrics(body);
+    if (reading.values.empty()) return nothing_known(reading);
+    place_ = place;
+    add(begin + (monotonic_now() - begin) / 2, std::move(reading));
     return {};
   }
 
  private:
   // The place that tells most; asked again at each sample until one tells anything.
   Result<> discover() {
-    std::optional<Error> fault;
+    std::optional<Error> no_page;
+    std::optional<Error> unknown_page;
     ServerReading best;
     Nanoseconds best_at = 0;
     for (const std::string_view place : kPlaces) {
       const Nanoseconds begin = monotonic_now();
       const Result<std::string> body = fetch_(place);
       if (!body) {
-        if (!fault) fault = body.error();
+        if (!no_page) no_page = body.error();
         continue;
       }
       ServerReading reading = read_server_metrics(*body);
+      if (reading.values.empty() && !unknown_page) unknown_page = nothing_known(reading);
       if (reading.values.size() <= best.values.size()) continue;
       best = std::move(reading);
       best_at = begin + (monotonic_now() - begin) / 2;
       place_ = place;
     }
     if (place_.empty()) {
-      if (fault) return *fault;
-      return run_error("{}: its metrics page has no name that is known here", where_);
+      return unknown_page ? *unknown_page : *no_page;
     }
     add(best_at, std::move(best));
     return {};
+  }
+
+  Error nothing_known(const ServerReading& reading) const {
+    return run_error("{}: its metrics page has no name that is known here{}{}", where_,
+                     reading.faults.empty() ? "" : "; ",
+                     reading.faults.empty() ? "" : reading.faults.front());
   }
 
   void add(Nanoseconds at, ServerReading reading) {
@@ -76,7 +88,8 @@ class ServerSource : public Source {
             fmt::format("{} does not tell it", reading.engine.empty() ? where_ : reading.engine));
       }
     }
-    if (log_ && !reading.histograms.empty()) log_->add(at, std::move(reading.histograms));
+    if (!log_) return;
+    log_->add(at, std::move(reading.histograms), std::move(reading.histogram_faults));
   }
 
   FetchPage fetch_;
@@ -90,8 +103,9 @@ class ServerSource : public Source {
 
 }  // namespace
 
-void HistogramLog::add(Nanoseconds at, Histograms histograms) {
+void HistogramLog::add(Nanoseconds at, Histograms histograms, Faults faults) {
   const std::lock_guard lock(mutex_);
+  faults_ = std::move(faults);
   scrapes_.emplace_back(at, std::move(histograms));
   if (scrapes_.size() > kKept) scrapes_.pop_front();
 }
@@ -107,6 +121,9 @@ Result<HistogramQuantile> HistogramLog::quantile(std::string_view name, double q
     if (at <= window.begin) before = &found->second;
     if (at >= window.end && after == nullptr) after = &found->second;
   }
+  const auto fault = faults_.find(name);
+  const bool missing = before == nullptr || after == nullptr;
+  if (missing && fault != faults_.end()) return run_error("{}", fault->second);
   if (before == nullptr) return run_error("no scrape with {} from before the window", name);
   if (after == nullptr) return run_error("no scrape with {} from after the window", name);
   NIBBLE_ASSIGN_OR_RETURN(const Histogram grown, histogram_difference(*before, *after));

@@ -24,14 +24,19 @@ class HistogramLog {
  public:
   using Histograms = std::map<std::string, Histogram, std::less<>>;
 
-  void add(Nanoseconds at, Histograms histograms);
+  using Faults = std::map<std::string, std::string, std::less<>>;
+
+  // A name is in one of the two, or the server does not have it.
+  void add(Nanoseconds at, Histograms histograms, Faults faults = {});
   // Of what came between the last scrape before the window and the first after it.
   Result<HistogramQuantile> quantile(std::string_view name, double q, const Window& window) const;
 
  private:
-  static constexpr std::size_t kKept = 1200;
+  // As long as the samples are kept.
+  static constexpr std::size_t kKept = SampleStore::kDefaultRetention / kScrapePeriod;
   mutable std::mutex mutex_;
   std::deque<std::pair<Nanoseconds, Histograms>> scrapes_;
+  Faults faults_;  // of the newest scrape
 };
 
 // Gives the body of a page: "/metrics", "/prometheus/metrics". May take as long as its own timeout.

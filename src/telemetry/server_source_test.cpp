@@ -66,6 +66,48 @@ TEST(ServerSource, APageWithoutKnownNamesIsAnError) {
             "host:8000: its metrics page has no name that is known here");
 }
 
+// The page that came says more than the one that did not.
+TEST(ServerSource, APageOfSomethingElseIsToldBeforeAMissingOne) {
+  SampleStore store;
+  const auto source = server_source(
+      [](std::string_view target) -> Result<std::string> {
+        if (target == "/metrics") return std::string("<html>\n<body>\n");
+        return run_error("{} answers status 404", target);
+      },
+      {.where = "host:8000"}, store, nullptr);
+  EXPECT_EQ(source->sample().error().message,
+            "host:8000: its metrics page has no name that is known here; 2 lines not understood, "
+            "the first: <html>");
+}
+
+TEST(ServerSource, AnotherServerAtTheAddressIsFound) {
+  SampleStore store;
+  bool replaced = false;
+  const auto source = server_source(
+      [&](std::string_view target) -> Result<std::string> {
+        const bool first = target == "/metrics";
+        if (!replaced && !first) return std::string("trtllm_num_requests_running 3\n");
+        if (replaced && first) return std::string("vllm:num_requests_running 5\n");
+        return run_error("{} answers status 404", target);
+      },
+      {.where = "host:8000"}, store, nullptr);
+  ASSERT_TRUE(source->sample().ok());
+  replaced = true;
+  EXPECT_FALSE(source->sample().ok());
+  ASSERT_TRUE(source->sample().ok());
+  EXPECT_EQ(state(store, "server.running").latest->value, 5);
+}
+
+TEST(ServerSource, AServerThatTurnsToRubbishIsAnError) {
+  SampleStore store;
+  std::string page = "vllm:num_requests_running 5\n";
+  const auto source =
+      server_source([&](std::string_view) { return page; }, {.where = "host:8000"}, store, nullptr);
+  ASSERT_TRUE(source->sample().ok());
+  page = "<html>\n";
+  EXPECT_FALSE(source->sample().ok());
+}
+
 Histogram histogram(double below, double all) {
   Histogram made;
   made.buckets = {{1, below}, {std::numeric_limits<double>::infinity(), all}};
@@ -86,6 +128,16 @@ TEST(HistogramLog, TakesTheScrapesAroundTheWindow) {
   EXPECT_FALSE(log.quantile("ttft", 0.5, {5, 30}).ok());
   EXPECT_FALSE(log.quantile("ttft", 0.5, {20, 41}).ok());
   EXPECT_FALSE(log.quantile("itl", 0.5, {20, 30}).ok());
+}
+
+TEST(HistogramLog, ABrokenHistogramGivesItsOwnReason) {
+  HistogramLog log;
+  log.add(10, {}, {{"ttft", "histogram h has no bucket for +Inf"}});
+  log.add(40, {}, {{"ttft", "histogram h has no bucket for +Inf"}});
+  EXPECT_EQ(log.quantile("ttft", 0.5, {20, 30}).error().message,
+            "histogram h has no bucket for +Inf");
+  EXPECT_EQ(log.quantile("itl", 0.5, {20, 30}).error().message,
+            "no scrape with itl from before the window");
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/text.h"
+
 namespace nibble::telemetry {
 namespace {
 
@@ -51,6 +53,9 @@ Result<Signal> parse_signal(const Json& json, const std::string& where) {
   signal.unit = reader.string("unit").value_or("");
   signal.source = reader.string("source").value_or("");
   const std::string kind = reader.string("kind").value_or("gauge");
+  if (kind != "gauge" && kind != "counter") {
+    return input_error("{}: a signal is of the unknown kind \"{}\"", where, printable(kind));
+  }
   signal.kind = kind == "counter" ? SignalKind::kCounter : SignalKind::kGauge;
   signal.available = reader.boolean("available").value_or(true);
   signal.reason = reader.string("reason").value_or("");

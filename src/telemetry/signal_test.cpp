@@ -40,6 +40,8 @@ TEST(Signal, RefusesWhatAnotherHostMayNotSend) {
   EXPECT_FALSE(parse_signal(Json::object().set("name", "a\x1b[2J"), "test").ok());
   EXPECT_FALSE(parse_signal(Json::object().set("name", std::string(401, 'a')), "test").ok());
   EXPECT_FALSE(parse_signal(Json::object().set("name", "a").set("low", "x"), "test").ok());
+  EXPECT_FALSE(parse_signal(Json::object().set("name", "a").set("kind", "histogram"), "test").ok());
+  EXPECT_TRUE(parse_signal(Json::object().set("name", "a").set("kind", "gauge"), "test").ok());
   EXPECT_TRUE(parse_signal(Json::object().set("name", "a").set("new_field", 1), "test").ok());
 }
 

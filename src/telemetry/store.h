@@ -31,12 +31,6 @@ struct SignalState {
   std::optional<Point> latest;
 };
 
-// Several values taken at one time.
-struct SampleBatch {
-  Nanoseconds at = 0;
-  std::vector<std::pair<SignalId, double>> values;
-};
-
 class SampleStore {
  public:
   // Points older than `retention` before the newest of their signal are forgotten.

@@ -27,26 +27,64 @@ void StreamEncoder::close_line() {
 void StreamEncoder::on_signal(SignalId id, const Signal& signal) {
   close_line();
   if (keys_.size() <= id) keys_.resize(id + 1);
-  keys_[id] = Json(signal.name).dump(0) + ":";
+  keys_[id].text = Json(signal.name).dump(0) + ":";
   lines_ += Json::object().set("signal", signal_json(signal)).dump(0);
   lines_ += '\n';
 }
 
 void StreamEncoder::on_value(SignalId id, const Point& point) {
-  if (!open_.empty() && open_at_ == point.at) {
+  Key& key = keys_[id];
+  // A second value of one moment has a line of its own: a reader takes no key twice.
+  if (!open_.empty() && open_at_ == point.at && key.line != open_line_) {
     open_ += ',';
   } else {
     close_line();
+    ++open_line_;
     fmt::format_to(std::back_inserter(open_), "{{\"t\":{},\"v\":{{", point.at);
     open_at_ = point.at;
   }
-  open_ += keys_[id];
+  key.line = open_line_;
+  open_ += key.text;
   fmt::format_to(std::back_inserter(open_), "{}", point.value);
 }
 
 std::string StreamEncoder::take() {
   close_line();
   return std::exchange(lines_, {});
+}
+
+LineFeed::LineFeed(std::shared_ptr<SampleStore> store, std::string_view host,
+                   std::size_t most_pending_bytes)
+    : store_(std::move(store)), most_pending_bytes_(most_pending_bytes), encoder_(host) {
+  subscription_ = store_->subscribe(
+      [this](SignalId id, const Signal& signal) {
+        const std::lock_guard lock(mutex_);
+        if (has_room()) encoder_.on_signal(id, signal);
+      },
+      [this](SignalId id, const Point& point) {
+        const std::lock_guard lock(mutex_);
+        if (has_room()) encoder_.on_value(id, point);
+      });
+}
+
+LineFeed::~LineFeed() {
+  store_->unsubscribe(subscription_);
+}
+
+// For good: a signal whose description was lost must not be followed by its values.
+bool LineFeed::has_room() {
+  overrun_ = overrun_ || encoder_.pending_bytes() > most_pending_bytes_;
+  return !overrun_;
+}
+
+std::string LineFeed::take() {
+  const std::lock_guard lock(mutex_);
+  return encoder_.take();
+}
+
+bool LineFeed::overrun() const {
+  const std::lock_guard lock(mutex_);
+  return overrun_;
 }
 
 namespace {

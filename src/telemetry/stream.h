@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,12 +31,45 @@ class StreamEncoder {
   std::size_t pending_bytes() const { return lines_.size() + open_.size(); }
 
  private:
+  struct Key {
+    std::string text;        // "\"gpu0.power\":"
+    std::uint64_t line = 0;  // the last one that holds it
+  };
   void close_line();
 
   std::string lines_;
   std::string open_;  // the line of the newest moment, without its end
   Nanoseconds open_at_ = 0;
-  std::vector<std::string> keys_;  // by signal: "\"gpu0.power\":"
+  std::uint64_t open_line_ = 0;
+  std::vector<Key> keys_;  // by signal
+};
+
+// Lines of what a store tells, for one reader: filled by the sampling threads, emptied by the
+// reader's own. A reader that does not come back is given up, so that it costs no memory without
+// end.
+class LineFeed {
+ public:
+  static constexpr std::size_t kMostPendingBytes = std::size_t{8} << 20;
+
+  LineFeed(std::shared_ptr<SampleStore> store, std::string_view host,
+           std::size_t most_pending_bytes = kMostPendingBytes);
+  ~LineFeed();
+  LineFeed(const LineFeed&) = delete;
+  LineFeed& operator=(const LineFeed&) = delete;
+
+  std::string take();
+  // More was pending than the reader may leave: what came since then is lost.
+  bool overrun() const;
+
+ private:
+  bool has_room();
+
+  std::shared_ptr<SampleStore> store_;
+  std::size_t most_pending_bytes_;
+  mutable std::mutex mutex_;
+  StreamEncoder encoder_;
+  bool overrun_ = false;
+  int subscription_ = 0;
 };
 
 struct StreamHeader {

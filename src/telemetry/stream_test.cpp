@@ -26,6 +26,17 @@ TEST(StreamEncoder, ValuesOfOneMomentShareALine) {
   EXPECT_EQ(encoder.pending_bytes(), 0U);
 }
 
+TEST(StreamEncoder, TwoValuesOfOneMomentAreTwoLines) {
+  StreamEncoder encoder("x");
+  encoder.on_signal(0, {.name = "a"});
+  encoder.on_signal(1, {.name = "b"});
+  encoder.take();
+  encoder.on_value(0, {7, 1});
+  encoder.on_value(0, {7, 2});
+  encoder.on_value(1, {7, 3});
+  EXPECT_EQ(encoder.take(), "{\"t\":7,\"v\":{\"a\":1}}\n{\"t\":7,\"v\":{\"a\":2,\"b\":3}}\n");
+}
+
 TEST(StreamEncoder, ALineInTheMakingIsClosedBeforeADescription) {
   StreamEncoder encoder("x");
   encoder.take();
@@ -36,6 +47,20 @@ TEST(StreamEncoder, ALineInTheMakingIsClosedBeforeADescription) {
   EXPECT_EQ(encoder.take(),
             "{\"t\":7,\"v\":{\"a\":1}}\n{\"signal\":{\"name\":\"a\",\"unit\":\"\",\"source\":\"\","
             "\"kind\":\"gauge\",\"available\":false,\"reason\":\"gone\"}}\n");
+}
+
+TEST(LineFeed, AReaderThatDoesNotComeBackIsGivenUp) {
+  auto store = std::make_shared<SampleStore>();
+  const SignalId id = store->declare({.name = "a"});
+  LineFeed feed(store, "x", 200);
+  store->add(id, 1, 1);
+  EXPECT_FALSE(feed.overrun());
+  EXPECT_TRUE(feed.take().ends_with("{\"t\":1,\"v\":{\"a\":1}}\n"));
+  for (int at = 2; at < 100; ++at) store->add(id, at, 1);
+  EXPECT_TRUE(feed.overrun());
+  EXPECT_LE(feed.take().size(), 250U);
+  store->set_unavailable(id, "gone");
+  EXPECT_EQ(feed.take(), "");  // what follows a gap is not told either
 }
 
 TEST(ParseStreamLine, ReadsEachKind) {

@@ -16,27 +16,52 @@ void append(Sources& all, Sources more) {
   for (std::unique_ptr<Source>& source : more) all.push_back(std::move(source));
 }
 
+// For a server that answers, but not with its metrics.
+constexpr std::string_view kMetricsAdvice =
+    "SGLang has metrics with --enable-metrics, llama.cpp with --metrics";
+
+// "http://host:port", or "host:port" alone.
+Result<net::Url> parse_address(const std::string& text) {
+  const bool has_scheme = text.find("://") != std::string::npos;
+  return net::parse_url(has_scheme ? text : "http://" + text);
+}
+
+// Each of them once: two sources of one name would mix their samples.
+Result<std::vector<net::Url>> parse_addresses(const std::vector<std::string>& texts) {
+  std::vector<net::Url> urls;
+  for (const std::string& text : texts) {
+    NIBBLE_ASSIGN_OR_RETURN(net::Url url, parse_address(text));
+    for (const net::Url& other : urls) {
+      if (other.text() == url.text()) return input_error("{} is given twice", url.text());
+    }
+    urls.push_back(std::move(url));
+  }
+  return urls;
+}
+
 Result<> add_servers(const TelemetryOptions& options, Telemetry& telemetry, Sources& sources) {
-  for (std::size_t at = 0; at < options.servers.size(); ++at) {
-    NIBBLE_ASSIGN_OR_RETURN(const net::Url url, net::parse_url(options.servers[at]));
+  NIBBLE_ASSIGN_OR_RETURN(const std::vector<net::Url> urls, parse_addresses(options.servers));
+  for (std::size_t at = 0; at < urls.size(); ++at) {
+    const net::Url& url = urls[at];
+    if (url.path.ends_with("/metrics")) {
+      return input_error("{} is a metrics page; give the server's address alone", url.text());
+    }
     NIBBLE_ASSIGN_OR_RETURN(std::shared_ptr<PageFetcher> pages,
                             PageFetcher::make(url, options.web));
     const std::string where = url.authority() + url.path;
     ServerHistograms& histograms = telemetry.histograms.emplace_back();
     histograms = {.where = where, .log = std::make_shared<HistogramLog>()};
-    sources.push_back(
-        server_source([pages](std::string_view target) { return pages->get(target); },
-                      {.where = where, .owner = at == 0 ? "server" : fmt::format("server{}", at)},
-                      *telemetry.store, histograms.log));
+    sources.push_back(server_source(
+        [pages](std::string_view target) { return pages->get(target, kMetricsAdvice); },
+        {.where = where, .owner = at == 0 ? "server" : fmt::format("server{}", at)},
+        *telemetry.store, histograms.log));
   }
   return {};
 }
 
 Result<> add_remotes(const TelemetryOptions& options, Telemetry& telemetry, Sources& sources) {
-  for (const std::string& remote : options.remotes) {
-    const bool has_scheme = remote.find("://") != std::string::npos;
-    NIBBLE_ASSIGN_OR_RETURN(const net::Url url,
-                            net::parse_url(has_scheme ? remote : "http://" + remote));
+  NIBBLE_ASSIGN_OR_RETURN(const std::vector<net::Url> urls, parse_addresses(options.remotes));
+  for (const net::Url& url : urls) {
     NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<Source> source, remote_source(url, *telemetry.store));
     sources.push_back(std::move(source));
   }

@@ -23,7 +23,7 @@ namespace nibble::telemetry {
 struct TelemetryOptions {
   bool gpus = true;
   bool cpu = true;
-  std::vector<std::string> servers;  // "http://host:port": inference servers, for their metrics
+  std::vector<std::string> servers;  // "http://host:port" or "host:port": inference servers
   std::vector<std::string> remotes;  // "host:port" of `nibble watch --listen` elsewhere
   WebOptions web;                    // of servers
   CpuOptions cpu_options;

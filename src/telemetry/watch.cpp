@@ -1,70 +1,22 @@
 #include "telemetry/watch.h"
 
-#include <cerrno>
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
-#include <mutex>
 #include <thread>
 
+#include "telemetry/line_file.h"
 #include "telemetry/serve.h"
-#include "telemetry/stream.h"
 
 namespace nibble::telemetry {
 namespace {
 
-// Lines of a store into a file, written from the watching thread.
-class LineFile {
- public:
-  LineFile(std::shared_ptr<SampleStore> store, std::string path)
-      : store_(std::move(store)), path_(std::move(path)), encoder_(host_name()) {}
-  ~LineFile() {
-    if (subscribed_) store_->unsubscribe(subscription_);
-    if (file_ != nullptr && file_ != stdout) static_cast<void>(std::fclose(file_));
-  }
-  LineFile(const LineFile&) = delete;
-  LineFile& operator=(const LineFile&) = delete;
+constexpr Nanoseconds kCheckPeriod = 1'000'000'000;
 
-  Result<> open() {
-    if (path_.empty()) return {};
-    file_ = path_ == "-" ? stdout : std::fopen(path_.c_str(), "a");
-    if (file_ == nullptr) {
-      return input_error("{}: {}; give a file that can be written", path_, std::strerror(errno));
-    }
-    subscription_ = store_->subscribe(
-        [this](SignalId id, const Signal& signal) {
-          const std::lock_guard lock(mutex_);
-          encoder_.on_signal(id, signal);
-        },
-        [this](SignalId id, const Point& point) {
-          const std::lock_guard lock(mutex_);
-          encoder_.on_value(id, point);
-        });
-    subscribed_ = true;
-    return {};
-  }
-
-  Result<> write() {
-    if (file_ == nullptr) return {};
-    std::unique_lock lock(mutex_);
-    const std::string lines = encoder_.take();
-    lock.unlock();
-    if (std::fwrite(lines.data(), 1, lines.size(), file_) != lines.size() ||
-        std::fflush(file_) != 0) {
-      return run_error("{}: {}; what came before is kept", path_, std::strerror(errno));
-    }
-    return {};
-  }
-
- private:
-  std::shared_ptr<SampleStore> store_;
-  std::string path_;
-  std::mutex mutex_;
-  StreamEncoder encoder_;
-  std::FILE* file_ = nullptr;
-  int subscription_ = 0;
-  bool subscribed_ = false;
-};
+// The store forgets what is older than its retention, and a window needs samples before and after
+// it: the last minute of an hour is for them.
+Nanoseconds longest_window(Nanoseconds retention) {
+  return retention - retention / 60;
+}
 
 Json watch_document(const Telemetry& telemetry, const Window& window) {
   Json signals = Json::array();
@@ -97,33 +49,39 @@ Result<WatchOutcome> watch(const WatchOptions& options, const std::atomic<bool>&
     NIBBLE_ASSIGN_OR_RETURN(const int port, server->start());
     if (events.listening) events.listening(port);
   }
-  LineFile lines(telemetry.store, options.jsonl);
-  NIBBLE_RETURN_IF_ERROR(lines.open());
+  LineFile lines;
+  NIBBLE_RETURN_IF_ERROR(lines.open(telemetry.store, options.jsonl));
   telemetry.sampler->start();
   const std::chrono::duration<double> margin(options.margin_s);
   std::this_thread::sleep_for(margin);
-  Window window{.begin = monotonic_now()};
+  const Nanoseconds begin = monotonic_now();
+  Window window{.begin = begin, .end = begin};
   const auto interval = static_cast<Nanoseconds>(options.interval_s * 1e9);
   const auto duration = static_cast<Nanoseconds>(options.duration_s * 1e9);
-  Nanoseconds next_table = window.begin + interval;
-  Result<> written;
-  while (!interrupted && written) {
+  Nanoseconds next_table = begin + interval;
+  Nanoseconds next_check = begin;
+  bool show = options.table && events.show;
+  bool more = true;
+  while (!interrupted && more) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     window.end = monotonic_now();
-    if (window.end >= next_table) {
+    if (window.end >= next_check) {
       telemetry.sampler->health();  // marks what hangs
-      if (options.table && events.show) {
-        events.show(watch_table(*telemetry.store, window.end, Style::for_stdout()));
-      }
+      next_check = window.end + kCheckPeriod;
+    }
+    if (window.end >= next_table) {
+      if (show) show = events.show(watch_table(*telemetry.store, window.end, Style::for_stdout()));
       next_table = std::max(next_table + interval, window.end);
     }
-    written = lines.write();
-    if (duration > 0 && window.end - window.begin >= duration) break;
+    NIBBLE_ASSIGN_OR_RETURN(more, lines.write(interrupted));
+    // Without a reader of its tables it goes on for its file and for those who listen to it.
+    if (options.table && events.show && !show && !lines.is_open() && !server) more = false;
+    if (duration > 0 && window.end - begin >= duration) more = false;
   }
-  if (written) std::this_thread::sleep_for(margin);
+  std::this_thread::sleep_for(margin);
   telemetry.sampler->stop();
-  if (written) written = lines.write();
-  if (!written) return written.error();
+  NIBBLE_RETURN_IF_ERROR(lines.write(interrupted));
+  window.begin = std::max(begin, window.end - longest_window(options.telemetry.retention));
   WatchOutcome outcome{.window = window};
   outcome.document = watch_document(telemetry, window);
   outcome.health = health_table(telemetry.sampler->health(), Style::for_stdout());

@@ -57,14 +57,15 @@ struct WatchOptions {
 
 struct WatchOutcome {
   Window window;
-  Json document;  // nibble.watch/1: the whole time as one window
+  Json document;  // nibble.watch/1: the whole time as one window, or as much as the store keeps
   std::string health;
 };
 
-// Calls `show` with a table at each interval, and `listening` with the port once. Ends when
-// interrupted, after the duration, or with an error when lines cannot be written any more.
+// Calls `show` with a table at each interval until it says that nobody reads them, and `listening`
+// with the port once. Ends when interrupted, after the duration, or with an error when lines cannot
+// be written any more.
 struct WatchEvents {
-  std::function<void(const std::string& table)> show;
+  std::function<bool(const std::string& table)> show;
   std::function<void(int port)> listening;
 };
 Result<WatchOutcome> watch(const WatchOptions& options, const std::atomic<bool>& interrupted,

@@ -13,7 +13,7 @@ namespace nibble::telemetry {
 namespace {
 
 TEST(GpuActivity, TellsWorkFromWaiting) {
-  // What an H200 showed (facts/serving_metrics.md): a read stream, a matrix product, and a loop of
+  // What an H200 showed (docs/measured.md): a read stream, a matrix product, and a loop of
   // one 32-thread block.
   EXPECT_EQ(gpu_activity({.utilization = 100,
                           .sm = 100,
@@ -90,6 +90,20 @@ TEST(WatchTable, ShowsDevicesRatesAndWhatIsMissing) {
   EXPECT_NE(text.find("x0.y, x1.y, x2.y and 2 more: no such call"), std::string::npos) << text;
 }
 
+TEST(WatchTable, NoLineIsWiderThanTheTerminal) {
+  SampleStore store;
+  const auto put = [&](const char* name, double value) {
+    store.add(store.declare({.name = name}), 1000, value);
+  };
+  put("cpu.utilization", 100);
+  put("cpu.busiest_core", 100);
+  put("cpu.frequency", 2445);
+  put("cpu.context_switches", 27000);
+  const std::string text = watch_table(store, 1000, {.width = 80});
+  EXPECT_NE(text.find("context switches/s"), std::string::npos);
+  for (const std::string& line : split(text, '\n')) EXPECT_LE(display_width(line), 80U) << line;
+}
+
 class WatchTest : public ::testing::Test {
  protected:
   WatchTest() : control_(DynamicLibrary::open({NIBBLE_FAKE_NVML})) {
@@ -110,10 +124,13 @@ TEST_F(WatchTest, WritesLinesShowsTablesAndEndsWithADocument) {
   options_.listen = net::ServerOptions{};
   int port = 0;
   int tables = 0;
-  const Result<WatchOutcome> outcome =
-      watch(options_, interrupted_,
-            {.show = [&](const std::string& table) { tables += table.empty() ? 0 : 1; },
-             .listening = [&](int given) { port = given; }});
+  const Result<WatchOutcome> outcome = watch(options_, interrupted_,
+                                             {.show =
+                                                  [&](const std::string& table) {
+                                                    tables += table.empty() ? 0 : 1;
+                                                    return true;
+                                                  },
+                                              .listening = [&](int given) { port = given; }});
   ASSERT_TRUE(outcome.ok()) << outcome.error().message;
   EXPECT_GT(port, 0);
   EXPECT_GE(tables, 1);
@@ -145,6 +162,41 @@ TEST_F(WatchTest, EndsWhenInterrupted) {
   EXPECT_LT(outcome->window.length_s(), 5);
 }
 
+TEST_F(WatchTest, InterruptedBeforeItsBeginItHasAnEmptyWindow) {
+  interrupted_ = true;
+  const Result<WatchOutcome> outcome = watch(options_, interrupted_, {});
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->window.length_s(), 0);
+}
+
+TEST_F(WatchTest, EndsWhenNobodyReadsItsTables) {
+  options_.interval_s = 0.1;
+  int tables = 0;
+  const auto closed = [&](const std::string&) {
+    ++tables;
+    return false;
+  };
+  ASSERT_TRUE(watch(options_, interrupted_, {.show = closed}).ok());  // without a duration
+  EXPECT_EQ(tables, 1);
+  // Its file is a reason to go on.
+  options_.jsonl = "/dev/null";
+  options_.duration_s = 0.3;
+  const Result<WatchOutcome> outcome = watch(options_, interrupted_, {.show = closed});
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_GE(outcome->window.length_s(), 0.3);
+  EXPECT_EQ(tables, 2);
+}
+
+// What the store has forgotten is not told as if it were part of the means.
+TEST_F(WatchTest, ALongWatchIsOfWhatTheStoreKeeps) {
+  options_.telemetry.retention = 300'000'000;
+  options_.duration_s = 0.6;
+  const Result<WatchOutcome> outcome = watch(options_, interrupted_, {});
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->window.end - outcome->window.begin, 295'000'000);  // 59 parts of 60
+  EXPECT_DOUBLE_EQ(outcome->document.find("duration_s")->as_number(), 0.295);
+}
+
 TEST_F(WatchTest, AFullDiskIsASentence) {
   options_.jsonl = "/dev/full";
   options_.duration_s = 5;
@@ -164,6 +216,14 @@ TEST_F(WatchTest, AFileThatCannotBeOpenedIsAnInputError) {
 TEST(OpenTelemetry, WrongAddressesAreRefusedAndAbsentThingsAreNot) {
   EXPECT_FALSE(open_telemetry({.servers = {"ftp://x"}}).ok());
   EXPECT_FALSE(open_telemetry({.remotes = {"a b"}}).ok());
+  EXPECT_EQ(open_telemetry({.servers = {"http://h:8000/metrics"}}).error().message,
+            "http://h:8000/metrics is a metrics page; give the server's address alone");
+  for (const std::vector<std::string>& twice :
+       {std::vector<std::string>{"h:80", "http://h"}, {"h:9753", "g:9753", "h:9753"}}) {
+    EXPECT_FALSE(open_telemetry({.servers = twice}).ok());
+    EXPECT_FALSE(open_telemetry({.remotes = twice}).ok());
+  }
+  EXPECT_TRUE(open_telemetry({.servers = {"127.0.0.1:8000"}}).ok());  // http:// goes without saying
   const Result<Telemetry> none = open_telemetry({.nvml_library = "libno-such-thing.so.9"});
   ASSERT_TRUE(none.ok());
   EXPECT_FALSE(none->store->state(*none->store->find("gpu.power")).signal.available);

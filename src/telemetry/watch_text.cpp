@@ -85,7 +85,7 @@ std::string server_table(const std::set<std::string>& owners, const Values& valu
   return table.render(style);
 }
 
-std::string host_line(const std::string& prefix, const Values& values) {
+std::string host_line(const std::string& prefix, const Values& values, const Style& style) {
   const std::string owner = prefix + "cpu";
   const auto total = find(values, owner, "utilization");
   if (!total) return "";
@@ -104,7 +104,7 @@ std::string host_line(const std::string& prefix, const Values& values) {
       line += fmt::format(", {} {:.0f} W", device.substr(prefix.size()), value);
     }
   }
-  return line + "\n";
+  return style.wrap(line, 2) + "\n";
 }
 
 // Signals that share a reason stand on one line.
@@ -202,7 +202,7 @@ std::string watch_table(const SampleStore& store, Nanoseconds now, const Style& 
   std::string text;
   if (!gpus.empty()) text += gpu_table(gpus, values, style);
   if (!servers.empty()) text += server_table(servers, values, rates, style);
-  for (const std::string& prefix : prefixes) text += host_line(prefix, values);
+  for (const std::string& prefix : prefixes) text += host_line(prefix, values, style);
   return text + absences(states, style);
 }
 

@@ -20,7 +20,7 @@ Result<std::unique_ptr<PageFetcher>> PageFetcher::make(const net::Url& url,
   return fetcher;
 }
 
-Result<net::Response> PageFetcher::fetch(std::string_view target) {
+Result<net::Response> PageFetcher::fetch(std::string_view target, std::string_view advice) {
   constexpr std::size_t kLargestPage = std::size_t{16} << 20;
   net::Response response;
   net::HttpRequest request{.target = url().target(target)};
@@ -31,14 +31,17 @@ Result<net::Response> PageFetcher::fetch(std::string_view target) {
   const net::Exchange& exchange = response.exchange;
   if (!ended) return run_error("{}: stopped", where);
   if (exchange.fault != net::NetFault::kNone) {
-    return run_error("{}: {}", where, exchange.message);
+    return run_error("{}", exchange.message);  // it names the address
   }
-  if (exchange.status != 200) return run_error("{} answers status {}", where, exchange.status);
+  if (exchange.status != 200) {
+    return run_error("{} answers status {}{}{}", where, exchange.status, advice.empty() ? "" : "; ",
+                     advice);
+  }
   return response;
 }
 
-Result<std::string> PageFetcher::get(std::string_view target) {
-  NIBBLE_ASSIGN_OR_RETURN(net::Response response, fetch(target));
+Result<std::string> PageFetcher::get(std::string_view target, std::string_view advice) {
+  NIBBLE_ASSIGN_OR_RETURN(net::Response response, fetch(target, advice));
   return std::move(response.body);
 }
 

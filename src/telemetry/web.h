@@ -26,9 +26,10 @@ class PageFetcher {
  public:
   static Result<std::unique_ptr<PageFetcher>> make(const net::Url& url, const WebOptions& options);
 
-  // Status 200 or a sentence; at most 16 MiB. The target is below the URL's path.
-  Result<net::Response> fetch(std::string_view target);
-  Result<std::string> get(std::string_view target);
+  // Status 200 or a sentence, which ends with the advice where another status came; at most 16 MiB.
+  // The target is below the URL's path.
+  Result<net::Response> fetch(std::string_view target, std::string_view advice = {});
+  Result<std::string> get(std::string_view target, std::string_view advice = {});
 
   const net::Url& url() const { return client_->url(); }
 

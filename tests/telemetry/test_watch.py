@@ -1,7 +1,9 @@
 """nibble watch, end to end: its document, its lines, its pages, and how it ends."""
 import http.server
 import json
+import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -135,15 +137,148 @@ def test_a_remote_that_is_not_there_ends_nothing(nibble):
     assert {source["name"] for source in failed} >= {"server 127.0.0.1:9", "remote 127.0.0.1:9"}
 
 
-def test_a_full_disk_is_one_sentence(nibble):
-    result = nibble("watch", "--duration", "5", "--jsonl", "/dev/full")
+class RawServer:
+    """Answers each connection with some bytes as they are; None: with nothing, and holds it open."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.held = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:  # closed: the test is over
+                return
+            self.held.append(connection)
+            if self.answer is None:
+                continue
+            threading.Thread(target=self.send, args=(connection,), daemon=True).start()
+
+    def send(self, connection):
+        try:
+            connection.recv(4096)
+            for part in self.answer():
+                connection.sendall(part)
+        except OSError:  # the reader has had enough
+            pass
+        connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+        for connection in self.held:
+            connection.close()
+
+
+def endless():
+    yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+    while True:
+        yield b"a 1\n" * 16384
+
+
+def page(status, body):
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return lambda: [head.encode() + body]
+
+
+@pytest.mark.parametrize("answer, reason", [
+    (lambda: [bytes(range(256)) * 100], "the answer is not HTTP/1.1"),
+    (endless, "the answer is larger than 16777216 bytes"),
+    (page("200 OK", b"<html>\n<body>\n"), "no name that is known here; 2 lines not understood"),
+    (page("404 Not Found", b""), "answers status 404; SGLang has metrics with --enable-metrics"),
+    (None, "not scraped yet"),
+], ids=["rubbish", "endless", "page of something else", "no page", "silent"])
+def test_a_bad_server_ends_nothing_and_has_its_reason(nibble, answer, reason):
+    with RawServer(answer) as server:
+        result = nibble("watch", "--duration", "0.5", "--json", "--server", server.address)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert reason in window_of(document, "server.running")["reason"]
+    assert window_of(document, "cpu.utilization")["n"] >= 1
+
+
+def test_a_remote_that_dies_is_a_reason(binary, nibble):
+    with Watch(binary) as there:
+        begin = time.monotonic()
+        killer = threading.Timer(1, there.process.kill)
+        killer.start()
+        result = nibble("watch", "--duration", "2.5", "--json", "--no-cpu", "--telemetry", there.address)
+        assert time.monotonic() - begin < 10
+    assert result.returncode == 0, result.stderr
+    signals = {entry["name"]: entry for entry in json.loads(result.stdout)["signals"]}
+    lost = signals[there.address + "/cpu.utilization"]
+    assert lost["kept"] >= 1 and not lost["available"]
+    assert lost["reason"].count(there.address) == 1  # named once
+
+
+@pytest.mark.parametrize("words", [("--jsonl", "/dev/full"), ("--jsonl", "-"), ("--json",),
+                                   ("--interval", "0.1")])
+def test_a_full_disk_is_one_sentence(binary, words):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([binary, "watch", "--duration", "1", *words], stdout=full,
+                                stderr=subprocess.PIPE, text=True, timeout=20)
     assert result.returncode == 1
-    assert "No space left on device" in result.stderr
+    assert "No space left on device" in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("--interval", "0.1"), ("--jsonl", "-")])
+def test_a_reader_that_has_seen_enough_ends_it(binary, words):
+    process = subprocess.Popen([binary, "watch", *words], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=10) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_interrupted_at_once(binary):
+    process = subprocess.Popen([binary, "watch", "--json"], stdout=subprocess.PIPE, text=True)
+    time.sleep(0.3)  # within what is sampled before the window
+    process.send_signal(signal.SIGINT)
+    document = json.loads(process.communicate(timeout=10)[0])
+    assert process.returncode == 0
+    assert document["duration_s"] == 0
+
+
+@pytest.mark.parametrize("words", [("--interval", "0.1"), ("--jsonl", "-")])
+def test_interrupted_while_nobody_reads(binary, words):
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    try:
+        while True:
+            os.write(theirs, b"x" * 4096)
+    except BlockingIOError:
+        pass  # full
+    os.set_blocking(theirs, True)
+    process = subprocess.Popen([binary, "watch", *words], stdout=theirs, stderr=subprocess.PIPE)
+    time.sleep(1.2)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=10)[1] == b""
+    assert process.returncode == 0
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_port_in_use_is_one_sentence(nibble):
+    with RawServer(None) as server:
+        result = nibble("watch", "--duration", "1", "--listen", server.address)
+    assert result.returncode == 1
+    assert "Address already in use" in result.stderr and result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [("--listen", "x"), ("--interval", "0"), ("--server", "ftp://x"),
                                    ("--telemetry", "a b"), ("--duration", "-1"), ("--jsonl", "-", "--json"),
-                                   ("--jsonl", "/no/such/folder/f")])
+                                   ("--jsonl", "/no/such/folder/f"), ("--interval", "1e9"), ("--interval", "nan"),
+                                   ("--no-gpu", "--no-cpu"), ("--server", "http://h/metrics"),
+                                   ("--server", "h:1", "--server", "http://h:1"),
+                                   ("--telemetry", "h:1", "--telemetry", "h:1"), ("--duration", "0")])
 def test_usage(nibble, words):
     result = nibble("watch", "--duration", "0.1", *words) if words[0] != "--duration" else nibble(
         "watch", *words)
