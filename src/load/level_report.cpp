@@ -107,8 +107,8 @@ Result<Json> detailed(const std::filesystem::path& rows, std::int32_t level) {
     const RequestMetrics request = derive(record);
     const bool ok = record.outcome == Outcome::kOk;
     Json::Array gaps;
-    for_each_gap(record, request,
-                 [&](const Gap& gap) { gaps.emplace_back(seconds(gap.to - gap.from)); });
+    for_each_gap(record,
+                 [&](Nanoseconds from, Nanoseconds to) { gaps.emplace_back(seconds(to - from)); });
     lists[0].emplace_back(record.prompt_tokens.value_or(record.prompt_tokens_asked));
     lists[1].emplace_back(ok ? request.output.tokens : std::int64_t{0});
     lists[2].push_back(in_seconds(request[Metric::kTtft]));

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/testing.h"
+#include "base/text.h"
 #include "load/knee.h"
 #include "load/row_file.h"
 #include "load/step_fit.h"
@@ -149,6 +150,11 @@ TEST_F(LevelReportTest, CsvHasAColumnForEveryCell) {
   const std::string header = csv_header();
   const std::string row = csv_row(to_json(measure({.level = 0, .max_concurrency = 2})));
   EXPECT_EQ(std::count(header.begin(), header.end(), ','), std::count(row.begin(), row.end(), ','));
+  // Every column is a member of a level: a name that is none would be an empty cell for ever.
+  const Json level = to_json(measure({.level = 0, .max_concurrency = 2}));
+  for (const std::string& column : split(header.substr(0, header.size() - 1), ',')) {
+    EXPECT_NE(level.find(column), nullptr) << column;
+  }
   EXPECT_EQ(row.back(), '\n');
   EXPECT_EQ(header.substr(0, 22), "level,max_concurrency,");
   EXPECT_EQ(row.substr(0, 4), "0,2,");
@@ -195,6 +201,8 @@ TEST_F(LevelReportTest, DocumentsAreValid) {
     GTEST_SKIP() << "Debian's python3-jsonschema is not installed";
   }
   auto rows = steady_rows(0);
+  rows.push_back(make_row({.events = {1, 2}, .end = 3, .output = 1, .tokens = {1, 0}}));
+  rows.back().level = 1;
   write(rows);
   EXPECT_EQ(validate(path(), "nibble.load_row.1.json"), 0);
   LevelReport full =

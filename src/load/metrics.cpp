@@ -153,16 +153,16 @@ void LevelAccumulator::add_latencies(const RequestRecord& record, const RequestM
   const bool gaps = record.streamed && record.events.size() >= 2;
   if (gaps) {
     ++requests_with_gaps_;
-    for_each_gap(record, request,
-                 [&](const Gap& gap) { of(Metric::kItl).add(milliseconds(gap.to - gap.from)); });
+    for_each_gap(record, [&](Nanoseconds from, Nanoseconds to) {
+      of(Metric::kItl).add(milliseconds(to - from));
+    });
   } else {
     of(Metric::kItl).add_missing();
   }
   if (gaps && request.tokens_per_event_known) {
     ++requests_with_token_gaps_;
-    for_each_token_gap(record, request, [&](const Gap& gap) {
-      const auto tokens = static_cast<double>(gap.tokens);
-      of(Metric::kTokenItl).add(milliseconds(gap.to - gap.from) / tokens, gap.tokens);
+    for_each_token_gap(record, request, [&](Nanoseconds from, Nanoseconds to, std::int64_t tokens) {
+      of(Metric::kTokenItl).add(milliseconds(to - from) / static_cast<double>(tokens), tokens);
     });
   } else {
     of(Metric::kTokenItl).add_missing();
@@ -177,11 +177,9 @@ void LevelAccumulator::add_counts(const RequestRecord& record, const RequestMetr
   if (record.degenerate) ++counts.degenerate;
   if (request.output.usage_was_zero) ++counts.zero_usage;
   if (request.output.tokens == 1) ++counts.one_token;
-  if (record.events.size() == 1) ++counts.one_event;
-  if (record.token_source == TokenSource::kContinuousUsage && record.output_tokens) {
-    std::int64_t on_events = 0;
-    for (const TokenEvent& event : record.events) on_events += event.tokens;
-    if (on_events != *record.output_tokens) ++counts.usage_mismatch;
+  if (record.token_source == TokenSource::kContinuousUsage && record.output_tokens &&
+      counted_on_events(record) != *record.output_tokens) {
+    ++counts.usage_mismatch;
   }
 }
 

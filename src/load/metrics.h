@@ -47,7 +47,6 @@ struct Counts {
   std::array<std::int64_t, kOutcomes> by_outcome{};  // index: Outcome
   std::int64_t not_streamed = 0;                     // of the successes, as all below
   std::int64_t one_token = 0;                        // no TPOT
-  std::int64_t one_event = 0;
   std::int64_t degenerate = 0;
   std::int64_t without_done = 0;
   std::int64_t data_after_done = 0;

@@ -9,13 +9,12 @@ namespace {
 
 constexpr std::array<MetricInfo, kMetrics> kInfos = {{
     {Metric::kTtft, "ttft", "TTFT",
-     "From the send of a request to its first token: text, reasoning or tool call. Deltas without "
-     "a "
-     "token (the role, an empty string) do not count. null where an answer was not streamed."},
+     "From the send of a request to its first token: text, reasoning or tool call. Deltas "
+     "without a token (the role, an empty string) do not count. null where an answer was not "
+     "streamed."},
     {Metric::kTtfr, "ttfr", "TTFR",
-     "From the send to the first byte of the body, whatever it holds: what vLLM and genai-perf "
-     "call "
-     "TTFT where the first chunk carries no token."},
+     "From the send to the first byte of the body, whatever it holds: what vLLM and "
+     "genai-perf call TTFT where the first chunk carries no token."},
     {Metric::kTtfo, "ttfo", "TTFO",
      "From the send to the first token that is no reasoning; equals ttft for models that do not "
      "reason. What llmperf calls TTFT."},
@@ -29,13 +28,13 @@ constexpr std::array<MetricInfo, kMetrics> kInfos = {{
      "(last byte - first token) / (output tokens - 1): SGLang and genai-perf, whose request ends "
      "with the line of usage or [DONE]."},
     {Metric::kTpotAfterFirst, "tpot_after_first_chunk", "TPOT after the first chunk",
-     "(last token - first token) / (output tokens - tokens of the first chunk): free of the bias "
-     "of "
-     "tpot where a chunk has several tokens; null where the tokens of chunks are not known."},
+     "(last token - first token) / (output tokens - tokens of the first chunk): free of the "
+     "bias of tpot where a chunk has several tokens; null where the tokens of chunks are not "
+     "known."},
     {Metric::kItl, "itl", "ITL (chunk)",
      "Gaps between consecutive chunks that carry tokens, pooled over requests, as vLLM and "
-     "SGLang's "
-     "OpenAI backends. Where chunks hold several tokens this is not the time of a token."},
+     "SGLang's OpenAI backends. Where chunks hold several tokens this is not the time of a "
+     "token."},
     {Metric::kTokenItl, "token_itl", "ITL (token)",
      "Gap / tokens of the chunk, each counted as often as the chunk has tokens, pooled over "
      "requests, as SGLang's native backend; null where the tokens of chunks are not known."},
@@ -63,13 +62,6 @@ constexpr std::array<MetricInfo, kMetrics> kInfos = {{
     {Metric::kSchedE2eLatency, "sched_e2e_latency", "E2E to the last byte from schedule",
      "e2e_latency from the scheduled time."},
 }};
-
-// Sum of the events' own counts.
-std::int64_t counted_on_events(const RequestRecord& record) {
-  std::int64_t total = 0;
-  for (const TokenEvent& event : record.events) total += event.tokens;
-  return total;
-}
 
 class Deriver {
  public:
@@ -161,6 +153,12 @@ const MetricInfo& info_of(Metric metric) {
   return kInfos[static_cast<std::size_t>(metric)];
 }
 
+std::int64_t counted_on_events(const RequestRecord& record) {
+  std::int64_t total = 0;
+  for (const TokenEvent& event : record.events) total += event.tokens.value_or(0);
+  return total;
+}
+
 TokenCount output_tokens(const RequestRecord& record) {
   const auto events = static_cast<std::int64_t>(record.events.size());
   const bool from_server = record.token_source == TokenSource::kContinuousUsage ||
@@ -187,7 +185,7 @@ double tokens_of(const RequestRecord& record, const RequestMetrics& request, std
     return static_cast<double>(request.output.tokens) / static_cast<double>(record.events.size());
   }
   if (record.token_source != TokenSource::kContinuousUsage) return 1;
-  return record.events[event].tokens;
+  return record.events[event].tokens.value_or(0);
 }
 
 }  // namespace nibble::load

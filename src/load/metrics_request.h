@@ -3,7 +3,7 @@
 //
 //   const RequestMetrics request = derive(record);
 //   request[Metric::kTtft]            // optional<double>, ms
-//   for_each_gap(record, request, [](const Gap& gap) { ... });
+//   for_each_gap(record, [](Nanoseconds from, Nanoseconds to) { ... });
 #pragma once
 
 #include <array>
@@ -58,6 +58,8 @@ struct TokenCount {
 // The count that all rates use: the server's where it gave one, else our tokenizer's, else one
 // token an event.
 TokenCount output_tokens(const RequestRecord& record);
+// Sum of the events' own counts; 0 where the server keeps none.
+std::int64_t counted_on_events(const RequestRecord& record);
 
 struct RequestMetrics {
   std::array<std::optional<double>, kMetrics> values;
@@ -74,32 +76,28 @@ RequestMetrics derive(const RequestRecord& record);
 // Tokens of an event: its own count where known, else an even share of the request's.
 double tokens_of(const RequestRecord& record, const RequestMetrics& request, std::size_t event);
 
-struct Gap {
-  Nanoseconds from = 0;  // the event before
-  Nanoseconds to = 0;
-  std::int64_t tokens = 0;  // that came at `to`; 0: not known
-};
-// Gaps between consecutive events.
+// Calls each(from, to) for the gaps between consecutive events.
 template <class Each>
-void for_each_gap(const RequestRecord& record, const RequestMetrics& request, Each&& each) {
-  const bool counted = record.token_source == TokenSource::kContinuousUsage;
+void for_each_gap(const RequestRecord& record, Each&& each) {
   for (std::size_t index = 1; index < record.events.size(); ++index) {
-    const TokenEvent& event = record.events[index];
-    const std::int64_t tokens = counted ? event.tokens : 1;
-    each(Gap{record.events[index - 1].at, event.at, request.tokens_per_event_known ? tokens : 0});
+    each(record.events[index - 1].at, record.events[index].at);
   }
 }
-// Gaps between events that brought tokens by the server's count: an event that the count does not
-// rise with is joined to the next. Nothing when the tokens of events are not known.
+// Calls each(from, to, tokens that came at `to`) for the gaps between events that brought tokens by
+// the server's count: an event that the count stands still at is joined to the next. Nothing when
+// the tokens of events are not known.
 template <class Each>
 void for_each_token_gap(const RequestRecord& record, const RequestMetrics& request, Each&& each) {
   if (!request.tokens_per_event_known || record.events.empty()) return;
+  const bool counted = record.token_source == TokenSource::kContinuousUsage;
   Nanoseconds from = record.events.front().at;
-  for_each_gap(record, request, [&](const Gap& gap) {
-    if (gap.tokens == 0) return;
-    each(Gap{from, gap.to, gap.tokens});
-    from = gap.to;
-  });
+  for (std::size_t index = 1; index < record.events.size(); ++index) {
+    const TokenEvent& event = record.events[index];
+    const std::int64_t tokens = counted ? event.tokens.value_or(0) : 1;
+    if (tokens == 0) continue;
+    each(from, event.at, tokens);
+    from = event.at;
+  }
 }
 
 }  // namespace nibble::load

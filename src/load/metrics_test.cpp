@@ -157,6 +157,13 @@ TEST(Chunks, ACountThatStandsStillJoinsTheNextGap) {
   EXPECT_EQ(m[Metric::kTokenItl].n, 2);
   EXPECT_NEAR(m[Metric::kTokenItl].mean, 20, 1e-9);
   EXPECT_EQ(m[Metric::kItl].n, 2);
+  // An event that the server does not count is joined in the same way: 60 is one, 90 tells three.
+  RequestRecord uncounted =
+      make_row({.events = {50, 60, 90}, .end = 90, .output = 3, .tokens = {1, 0, 2}});
+  uncounted.events[1].tokens.reset();
+  const LevelMetrics same = metrics_of({uncounted});
+  EXPECT_EQ(same[Metric::kTokenItl].n, 2);
+  EXPECT_NEAR(same[Metric::kTokenItl].mean, 20, 1e-9);
 }
 
 // T4: a role-only delta and empty ones are no events; the first byte came with the role.
@@ -355,6 +362,12 @@ TEST(Words, EveryMetricIsDefined) {
     EXPECT_EQ(&info, &info_of(info.metric));
     ASSERT_NE(json.find(info.name), nullptr) << info.name;
     EXPECT_FALSE(json.find(info.name)->as_string().empty());
+  }
+  // The members of goodput{} by the names that they have there.
+  for (const char* member : {"strict", "of_sent", "of_finished", "of_ok"}) {
+    const std::string said =
+        json.find("goodput")->as_string() + json.find("request_goodput")->as_string();
+    EXPECT_NE(said.find(member), std::string::npos) << member;
   }
 }
 

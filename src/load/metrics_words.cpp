@@ -188,7 +188,7 @@ constexpr std::pair<std::string_view, std::string_view> kDefinitions[] = {
      "them as missed. A request without the value (not streamed) does not pass."},
     {"goodput",
      "Shares of good requests of all sent (of_sent), of completed + failed (of_finished), "
-     "of completed (of_completed). The itl limit is on the request's mean gap between "
+     "of completed (of_ok). The itl limit is on the request's mean gap between "
      "chunks."},
     {"concurrency", "Sum of e2e_latency of successes / duration: SGLang's, by Little's law."},
     {"mean_in_flight",

@@ -39,11 +39,14 @@ enum class Outcome : std::uint8_t {
 
 enum class TokenKind : std::uint8_t { kText, kReasoning, kTool };
 
-// An event of the stream that carried at least one token.
+// An event of the stream that bore tokens.
 struct TokenEvent {
   Nanoseconds at = 0;
-  std::int32_t tokens = 0;  // 0: not known yet (no continuous usage); see token_source
+  // What the server's running count rose by: new_tokens of api/stream.h. 0: it stood still (half of
+  // a character came); none: the server keeps no such count.
+  std::optional<std::int32_t> tokens;
   TokenKind kind = TokenKind::kText;
+  friend bool operator==(const TokenEvent&, const TokenEvent&) = default;
 };
 
 // Where the number of output tokens comes from, from the best to the worst.
@@ -86,6 +89,7 @@ struct RequestRecord {
   bool saw_done = false;  // [DONE] came
   bool data_after_done = false;
   bool degenerate = false;  // the text is one token repeated
+  friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
 };
 
 }  // namespace nibble::load

@@ -174,7 +174,8 @@ class LineReader {
     std::size_t searched = 0;
     while (true) {
       const std::size_t newline = buffer_.find('\n', searched);
-      if (newline != std::string::npos) return take(newline, newline + 1, line, whole = true);
+      whole = newline != std::string::npos;
+      if (whole) return take(newline, newline + 1, line);
       searched = buffer_.size();
       if (searched > kLongestRow) {
         return input_error("{}: line {} is longer than {}", path_.string(), line_ + 1,
@@ -183,13 +184,13 @@ class LineReader {
       NIBBLE_ASSIGN_OR_RETURN(const bool more, fill());
       if (more) continue;
       if (buffer_.empty()) return false;
-      return take(buffer_.size(), buffer_.size(), line, whole = false);
+      return take(buffer_.size(), buffer_.size(), line);
     }
   }
   std::int64_t line_number() const { return line_; }
 
  private:
-  bool take(std::size_t length, std::size_t consumed, std::string_view& line, bool) {
+  bool take(std::size_t length, std::size_t consumed, std::string_view& line) {
     line = std::string_view(buffer_).substr(0, length);
     consumed_ = consumed;
     ++line_;

@@ -31,7 +31,8 @@ inline RequestRecord make_row(const TestRow& row) {
   record.end = test_time(row.sent + row.end);
   if (!row.events.empty()) record.first_byte = test_time(row.sent + row.events.front());
   for (std::size_t index = 0; index < row.events.size(); ++index) {
-    TokenEvent event{.at = test_time(row.sent + row.events[index])};
+    TokenEvent event;
+    event.at = test_time(row.sent + row.events[index]);
     if (!row.tokens.empty()) event.tokens = row.tokens[index];
     record.events.push_back(event);
   }

@@ -166,7 +166,11 @@ Result<SpecialIds> read_special_ids(const Json& json, const std::string& where) 
     if (!ids) reader.fault_at("ids", "is missing");
     NIBBLE_RETURN_IF_ERROR(reader.finish());
     special.emplace_back(name, std::vector<TokenId>());
-    for (const double id : *ids) special.back().second.push_back(static_cast<TokenId>(id));
+    for (const double id : *ids) {
+      special.back().second.push_back(static_cast<TokenId>(id));
+      if (special.back().second.back() == id) continue;
+      return input_error("{}: \"ids\" holds {}; ids are whole numbers", reader.where(), id);
+    }
   }
   return special;
 }
