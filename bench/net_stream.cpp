@@ -139,15 +139,23 @@ int measure(const Plan& plan) {
 }  // namespace nibble::net
 
 int main(int argc, char** argv) {
+  constexpr int kMostStreams = 30'000;      // ports of this host
+  constexpr int kMostEvents = 100'000'000;  // 8 bytes each are kept
   nibble::net::Plan plan;
   double span_s = 3;
   if (argc > 1) plan.streams = std::atoi(argv[1]);
   if (argc > 2) plan.interval = nibble::from_milliseconds(std::atof(argv[2]));
   if (argc > 3) span_s = std::atof(argv[3]);
-  if (plan.streams < 1 || plan.interval < 1 || span_s <= 0) {
-    fmt::print(stderr, "usage: net_stream [STREAMS [INTERVAL_MS [SECONDS]]]\n");
+  const double events = span_s * 1e9 / static_cast<double>(plan.interval);
+  const bool sensible = plan.streams >= 1 && plan.streams <= kMostStreams && plan.interval >= 1 &&
+                        events >= 1 && events * plan.streams <= kMostEvents;
+  if (!sensible) {
+    fmt::print(stderr,
+               "usage: net_stream [STREAMS [INTERVAL_MS [SECONDS]]], up to {} streams and {} "
+               "events in all\n",
+               kMostStreams, kMostEvents);
     return 2;
   }
-  plan.events = std::max(1, static_cast<int>(span_s * 1e9 / static_cast<double>(plan.interval)));
+  plan.events = static_cast<int>(events);
   return nibble::net::measure(plan);
 }

@@ -9,29 +9,50 @@
 
 #include "base/check.h"
 #include "base/stats.h"
+#include "base/text.h"
 #include "net/sse.h"
 
 namespace {
 
 constexpr std::size_t kMostEventBytes = 4096;
 
+struct Event {
+  std::string name;
+  std::string data;
+  std::string id;
+  bool operator==(const Event&) const = default;
+};
+
 struct Outcome {
-  std::vector<std::string> events;
+  std::vector<Event> events;
   bool ok = true;
   bool operator==(const Outcome&) const = default;
 };
 
 void keep(Outcome& outcome, const nibble::net::SseEvent& event) {
-  std::string text(event.event);
-  text.append("|").append(event.data).append("|").append(event.id);
   NIBBLE_CHECK(event.data.find('\r') == std::string_view::npos);
   NIBBLE_CHECK(event.event.find_first_of("\r\n") == std::string_view::npos);
-  outcome.events.push_back(std::move(text));
+  NIBBLE_CHECK(event.id.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos);
+  outcome.events.push_back(
+      {std::string(event.event), std::string(event.data), std::string(event.id)});
 }
 
-Outcome read(std::string_view text, std::uint64_t seed, std::uint64_t longest) {
+std::string write(const std::vector<Event>& events) {
+  std::string text;
+  for (const Event& event : events) {
+    text.append("id: ").append(event.id).append("\nevent: ").append(event.name);
+    for (const std::string& line : nibble::split(event.data, '\n')) {
+      text.append("\ndata: ").append(line);
+    }
+    text.append("\n\n");
+  }
+  return text;
+}
+
+Outcome read(std::string_view text, std::uint64_t seed, std::uint64_t longest,
+             std::size_t most_event_bytes = kMostEventBytes) {
   nibble::Random random(seed);
-  nibble::net::SseParser parser(kMostEventBytes);
+  nibble::net::SseParser parser(most_event_bytes);
   Outcome outcome;
   const auto take = [&](const nibble::net::SseEvent& event) { keep(outcome, event); };
   while (!text.empty() && outcome.ok) {
@@ -53,5 +74,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Outcome pieces = read(text, data[0], 16);
   NIBBLE_CHECK(whole == bytes);
   NIBBLE_CHECK(whole == pieces);
+  // Each data line is written with a name, which counts; there are no more lines than bytes.
+  const Outcome again = read(write(whole.events), data[0], 16, 16 * kMostEventBytes);
+  NIBBLE_CHECK(again.ok && again.events == whole.events);
   return 0;
 }

@@ -9,8 +9,12 @@
 namespace nibble::net {
 namespace {
 
-constexpr Nanoseconds kWithoutLimit =
-    3'600'000'000'000;  // shared among addresses when there is none
+// When one of `left` addresses has had its share of the time; 0: there is no limit.
+Nanoseconds end_of_turn(Nanoseconds end, std::size_t left) {
+  if (end == 0) return 0;
+  const Nanoseconds now = monotonic_now();
+  return now + (end - now) / static_cast<Nanoseconds>(left);
+}
 
 NetFault fault_of(const error_code& code) {
   namespace errc = boost::system::errc;
@@ -33,6 +37,7 @@ struct Connector::Names {
   explicit Names(asio::io_context& context) : resolver(context), answered(context.get_executor()) {}
   Tcp::resolver resolver;
   Event answered;
+  bool literal = false;  // an address: nothing to look up
   bool known = false;
   bool asking = false;
   error_code code;
@@ -50,7 +55,7 @@ Connector::Connector(std::shared_ptr<Loops::Loop> loop, Url url, std::optional<T
   const asio::ip::address address = asio::ip::make_address(url_.host, no_address);
   if (no_address) return;
   names_->endpoints.emplace_back(address, url_.port);
-  names_->known = true;
+  names_->known = names_->literal = true;
 }
 
 // The system's look-up cannot be broken off: it goes on by itself where a waiter gives up.
@@ -75,8 +80,10 @@ asio::awaitable<void> Connector::look_up(Run* run) {
 }
 
 asio::awaitable<void> Connector::secure(Run* run, Connected* connected) {
+  run->stream = connected->stream.get();
   auto handshake = Stream::handshake_as_client(connected->stream, *tls_, url_.host);
   std::string failure = co_await std::move(handshake);
+  run->stream = nullptr;
   if (run->interrupted != NetFault::kNone || failure.empty()) co_return;
   fail(connected, NetFault::kTls, std::move(failure));
 }
@@ -102,40 +109,40 @@ asio::awaitable<void> Connector::attempt(Run* run, Tcp::endpoint endpoint, Conne
   connected->stream->prepare();
 }
 
+// Each address in its turn until one answers; the last one's failure is what is told.
+asio::awaitable<void> Connector::try_each(Run* run, Nanoseconds end, Connected* connected) {
+  const std::vector<Tcp::endpoint> endpoints = names_->endpoints;
+  for (std::size_t left = endpoints.size(); left > 0; --left) {
+    run->expect_by(end_of_turn(end, left), NetFault::kConnectTimeout);
+    co_await attempt(run, endpoints[endpoints.size() - left], connected);
+    run->stream = nullptr;
+    if (run->interrupted == NetFault::kConnectTimeout && left > 1) {
+      run->interrupted = NetFault::kNone;
+      continue;
+    }
+    if (run->interrupted != NetFault::kNone || connected->fault == NetFault::kNone) co_return;
+  }
+}
+
 asio::awaitable<Connected> Connector::connect(Run* run) {
   Connected connected;
-  const Nanoseconds end = monotonic_now() + (timeout_ == 0 ? kWithoutLimit : timeout_);
-  run->expect(end, timeout_ == 0 ? 0 : 1, NetFault::kConnectTimeout);
+  const Nanoseconds end = timeout_ == 0 ? 0 : monotonic_now() + timeout_;
+  run->expect_by(end, NetFault::kConnectTimeout);
   co_await look_up(run);
   if (run->interrupted == NetFault::kNone && names_->code) {
     fail(&connected, NetFault::kResolve,
          "the host's name is unknown: " + printable(names_->code.message()));
     co_return connected;
   }
-  const std::vector<Tcp::endpoint> endpoints = names_->endpoints;
-  for (std::size_t i = 0; i < endpoints.size() && run->interrupted == NetFault::kNone; ++i) {
-    const Nanoseconds now = monotonic_now();
-    const Nanoseconds share = (end - now) / static_cast<Nanoseconds>(endpoints.size() - i);
-    run->expect(now, timeout_ == 0 ? 0 : std::max<Nanoseconds>(share, 1),
-                NetFault::kConnectTimeout);
-    co_await attempt(run, endpoints[i], &connected);
-    if (run->interrupted == NetFault::kNone && connected.fault == NetFault::kNone) break;
-    run->stream = nullptr;
-    const bool another = i + 1 < endpoints.size();
-    if (another && run->interrupted == NetFault::kConnectTimeout) {
-      run->interrupted = NetFault::kNone;
-    }
-  }
+  if (run->interrupted == NetFault::kNone) co_await try_each(run, end, &connected);
   if (run->interrupted == NetFault::kNone && connected.fault == NetFault::kNone && tls_) {
-    run->expect(end, timeout_ == 0 ? 0 : 1, NetFault::kConnectTimeout);
+    run->expect_by(end, NetFault::kConnectTimeout);
     co_await secure(run, &connected);
   }
-  run->stream = nullptr;
   if (run->interrupted != NetFault::kNone) {
     fail(&connected, run->interrupted, std::string(sentence_of(run->interrupted)));
   }
-  const bool literal = endpoints.size() == 1 && url_.host == endpoints[0].address().to_string();
-  if (connected.fault != NetFault::kNone && !literal) names_->known = false;
+  if (connected.fault != NetFault::kNone && !names_->literal) names_->known = false;
   co_return connected;
 }
 

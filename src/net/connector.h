@@ -35,6 +35,7 @@ class Connector {
  private:
   struct Names;
   asio::awaitable<void> look_up(Run* run);
+  asio::awaitable<void> try_each(Run* run, Nanoseconds end, Connected* connected);
   asio::awaitable<void> attempt(Run* run, Tcp::endpoint endpoint, Connected* connected);
   asio::awaitable<void> secure(Run* run, Connected* connected);
 

@@ -29,14 +29,13 @@ struct ReadBuffer {
 struct Outgoing {
   std::string head;
   std::string body;
-  bool sent = false;
-  Nanoseconds sent_at = 0;
+  Nanoseconds sent_at = 0;  // 0: not yet, or never
 };
 
 // Begins to send, and sends all at once where the kernel takes it: the stamp is then exact. The
 // rest of a large body goes in the background, because a server may answer before it has read it.
 void send(const std::shared_ptr<Stream>& stream, const std::shared_ptr<Outgoing>& out) {
-  out->sent = false;
+  out->sent_at = 0;
   error_code code;
   const std::size_t count =
       stream->try_write(asio::buffer(out->head), asio::buffer(out->body), code);
@@ -45,13 +44,11 @@ void send(const std::shared_ptr<Stream>& stream, const std::shared_ptr<Outgoing>
   const std::string_view head = std::string_view(out->head).substr(head_count);
   const std::string_view body = std::string_view(out->body).substr(count - head_count);
   if (head.empty() && body.empty()) {
-    out->sent = true;
     out->sent_at = monotonic_now();
     return;
   }
   Stream::write_all(stream, asio::buffer(head), asio::buffer(body), [out](error_code failed) {
-    out->sent = !failed;
-    out->sent_at = monotonic_now();
+    if (!failed) out->sent_at = monotonic_now();
   });
 }
 
@@ -199,7 +196,7 @@ bool HttpClient::Impl::take(ResponseParser& parser, std::string_view bytes, Nano
       }
       return true;
     case ResponseParser::Step::kDone:
-      talk.reusable = parser.keep_alive() && talk.out->sent;
+      talk.reusable = parser.keep_alive() && talk.out->sent_at != 0;
       return false;
     case ResponseParser::Step::kStopped:
       talk.result.stopped = true;
@@ -341,9 +338,6 @@ void HttpClient::cancel_all() {
   });
 }
 
-std::size_t HttpClient::idle_connections() const {
-  return impl_->idle.size();
-}
 const Url& HttpClient::url() const {
   return impl_->connector.url();
 }

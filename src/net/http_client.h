@@ -80,7 +80,6 @@ class HttpClient {
   // exchanges run as ever.
   void cancel_all();
 
-  std::size_t idle_connections() const;  // on the loop only
   const Url& url() const;
 
  private:

@@ -84,6 +84,9 @@ TEST(HttpClient, AnswersThatEndTooEarlyOrAreNone) {
       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n", NetFault::kProtocol,
        200},
       {"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", NetFault::kProtocol, 0},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n\x1f\x8b", NetFault::kProtocol, 200},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n\x1f\x8b\r\n0\r\n\r\n",
+       NetFault::kProtocol, 200},
       {"HTTP/2 200 OK\r\n\r\n", NetFault::kProtocol, 0},
       {"SSH-2.0-OpenSSH_9.2\r\n", NetFault::kProtocol, 0},
       {"HTTP/1.1 101 Switching Protocols\r\n\r\n", NetFault::kProtocol, 0},
@@ -262,6 +265,21 @@ TEST(HttpClient, AnEarlyAnswerDoesNotWaitForTheUpload) {
   const Exchange exchange = client.send(std::move(request), sink);
   EXPECT_EQ(exchange.status, 413) << exchange.message;
   EXPECT_EQ(sink.body, "no");
+}
+
+// The kernel never had the last byte of this request.
+TEST(HttpClient, AnUploadThatBreaksWasNotSent) {
+  const RawServer server([](int socket, int) {
+    receive_some(socket);
+    close_with_reset(socket);
+  });
+  TestClient client(server.port());
+  HttpRequest request{.method = "POST", .target = "/", .body = std::string(64 << 20, 'x')};
+  Recorder sink;
+  const Exchange exchange = client.send(std::move(request), sink);
+  EXPECT_EQ(name_of(exchange.fault), "reset") << exchange.message;
+  EXPECT_NE(exchange.stamps.send_start, 0);
+  EXPECT_EQ(exchange.stamps.sent, 0);
 }
 
 TEST(HttpClient, RefusesToSendWhatWouldBeAnotherRequest) {

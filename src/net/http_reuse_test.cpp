@@ -105,6 +105,35 @@ TEST(HttpReuse, DoesNotRetryAfterTheFirstByte) {
   EXPECT_EQ(server.connections(), 1);
 }
 
+// Three at once need three connections, of which one is kept: three more need two new ones.
+TEST(HttpReuse, KeepsNoMoreThanItMay) {
+  std::atomic<int> arrived = 0;
+  const RawServer server([&arrived](int socket, int) {
+    while (!receive_request(socket).empty()) {
+      const int all = (++arrived + 2) / 3 * 3;
+      while (arrived < all) std::this_thread::yield();
+      send_all(socket, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    }
+  });
+  TestClient client(server.port(), {.max_idle_connections = 1});
+  std::atomic<int> good = 0;
+  for (const int connections : {3, 5}) {
+    std::atomic<int> ended = 0;
+    for (int i = 0; i < 3; ++i) {
+      client.loops.spawn(0, [&]() -> boost::asio::awaitable<void> {
+        Recorder sink;
+        HttpRequest request;
+        const Exchange exchange = co_await client.client.exchange(std::move(request), sink);
+        good += exchange.ok() ? 1 : 0;
+        ++ended;
+      });
+    }
+    while (ended < 3) std::this_thread::yield();
+    EXPECT_EQ(server.connections(), connections);
+  }
+  EXPECT_EQ(good, 6);
+}
+
 TEST(HttpReuse, SeesThatAnIdleConnectionWasClosed) {
   const RawServer server(answer_with("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
   TestClient client(server.port());

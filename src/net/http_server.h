@@ -40,7 +40,6 @@ struct ServerRequest {
   std::string target;  // as sent, with the query
   Headers headers;
   std::string body;
-  std::string peer;                // "127.0.0.1:43210"
   Nanoseconds received_at = 0;     // the last byte of the request
   std::string_view path() const;   // of target: before '?'
   std::string_view query() const;  // after it
@@ -68,8 +67,8 @@ class ResponseWriter {
   ResponseWriter& operator=(const ResponseWriter&) = delete;
 
   // The status line and the fields, with Date, Content-Length, Transfer-Encoding and Connection as
-  // the framing needs them. HTTP/1.0 peers get kClose for kChunked. All of these give false when
-  // the peer is gone.
+  // the framing needs them; a field that valid_header() refuses is left out. HTTP/1.0 peers get
+  // kClose for kChunked. All of these give false when the peer is gone.
   boost::asio::awaitable<bool> head(int status, Headers headers, Framing framing);
   // A piece of the body; one chunk where the body is chunked. Handed to the kernel at once.
   boost::asio::awaitable<bool> write(std::string bytes);

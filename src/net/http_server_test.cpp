@@ -77,6 +77,10 @@ TEST(HttpServer, RefusesBadRequests) {
        "400"},
       {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
       {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", "501"},
+      {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "501"},
+      {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: "
+       "chunked\r\n\r\n",
+       "501"},
       {"GET / HTTP/2.0\r\nHost: a\r\n\r\n", "505"},
       {"GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(2000, 'x') + "\r\n\r\n", "431"},
       {"GET /" + std::string(2000, 'x') + " HTTP/1.1\r\nHost: a\r\n\r\n", "431"},

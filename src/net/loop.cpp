@@ -1,12 +1,10 @@
 #include "net/loop.h"
 
 #include <algorithm>
-#include <bit>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cmath>
 #include <ctime>
 #include <future>
 #include <pthread.h>
@@ -24,7 +22,9 @@ constexpr Nanoseconds kMostCounted = 10'000'000'000;  // of one stall, in probes
 constexpr std::size_t kStreamsOfOneLoop = 256;
 constexpr std::size_t kMostLoops = 4;
 
-Nanoseconds nanoseconds_of(const timespec& time) {
+Nanoseconds cpu_of(clockid_t clock) {
+  timespec time = {};
+  NIBBLE_CHECK(::clock_gettime(clock, &time) == 0);
   return Nanoseconds{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
@@ -47,48 +47,21 @@ void launch(Loops::Loop& loop, Loops::Task task, std::shared_ptr<Ending> ending)
 
 }  // namespace
 
-void LagHistogram::add(Nanoseconds span) {
-  span = std::max<Nanoseconds>(span, 0);
-  ++counts_[bucket_of(span)];
-  ++count_;
-  maximum_ = std::max(maximum_, span);
-}
-
-// Spans below 16 have a bucket each; above, the four bits behind the leading one choose it.
-std::size_t LagHistogram::bucket_of(Nanoseconds span) {
-  const auto value = static_cast<std::uint64_t>(span);
-  if (value < (1U << kSubBits)) return static_cast<std::size_t>(value);
-  const int shift = static_cast<int>(std::bit_width(value)) - 1 - kSubBits;
-  const std::uint64_t sub = (value >> shift) & ((1U << kSubBits) - 1);
-  return static_cast<std::size_t>(((static_cast<std::uint64_t>(shift) + 1) << kSubBits) + sub);
-}
-
-Nanoseconds LagHistogram::upper_end(std::size_t bucket) {
-  if (bucket < (1U << kSubBits)) return static_cast<Nanoseconds>(bucket);
-  const std::size_t shift = (bucket >> kSubBits) - 1;
-  const std::uint64_t lead = (1U << kSubBits) + (bucket & ((1U << kSubBits) - 1));
-  return static_cast<Nanoseconds>(((lead + 1) << shift) - 1);
-}
-
-Nanoseconds LagHistogram::quantile(double q) const {
-  if (count_ == 0) return 0;
-  const auto rank =
-      static_cast<std::uint64_t>(std::max(1.0, std::ceil(q * static_cast<double>(count_))));
-  std::uint64_t seen = 0;
-  for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) {
-    seen += counts_[bucket];
-    if (seen >= rank) return std::min(upper_end(bucket), maximum_);
-  }
-  return maximum_;
-}
-
 Loops::Loop::Loop() : work(asio::make_work_guard(context)), timer(context) {}
 
 void Loops::Loop::start() {
   wall_start = monotonic_now();
   expected = wall_start + kProbePeriod;
   probe();
-  thread = std::thread([this] { context.run(); });
+  thread = std::thread([this] { run(); });
+}
+
+// The thread does not end before its last reading is written: whoever has the mutex and sees none
+// may read its clock.
+void Loops::Loop::run() {
+  context.run();
+  const std::lock_guard lock(mutex);
+  cpu_at_end = cpu_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 void Loops::Loop::probe() {
@@ -103,21 +76,21 @@ void Loops::Loop::tick() {
   const Nanoseconds late = monotonic_now() - expected;
   {
     const std::lock_guard lock(mutex);
-    lag.add(late);
+    lag.record(late);
     const Nanoseconds counted = std::min(late, kMostCounted);
-    for (Nanoseconds left = counted - kProbePeriod; left > 0; left -= kProbePeriod) lag.add(left);
+    for (Nanoseconds left = counted - kProbePeriod; left > 0; left -= kProbePeriod)
+      lag.record(left);
   }
   expected += (std::max<Nanoseconds>(late, 0) / kProbePeriod + 1) * kProbePeriod;
   probe();
 }
 
 Nanoseconds Loops::Loop::thread_cpu() const {
-  if (stopped) return cpu_at_stop;
+  if (cpu_at_end) return *cpu_at_end;
   clockid_t clock = {};
-  timespec time = {};
   const pthread_t handle = const_cast<std::thread&>(thread).native_handle();
-  if (::pthread_getcpuclockid(handle, &clock) != 0) return 0;
-  return ::clock_gettime(clock, &time) == 0 ? nanoseconds_of(time) : 0;
+  NIBBLE_CHECK(::pthread_getcpuclockid(handle, &clock) == 0);
+  return cpu_of(clock);
 }
 
 LoopAudit Loops::Loop::audit() const {
@@ -125,14 +98,14 @@ LoopAudit Loops::Loop::audit() const {
   return {.ticks = lag.count(),
           .lag_p50 = lag.quantile(0.5),
           .lag_p99 = lag.quantile(0.99),
-          .lag_max = lag.maximum(),
+          .lag_max = lag.max(),
           .wall = monotonic_now() - wall_start,
           .cpu = thread_cpu() - cpu_start};
 }
 
 void Loops::Loop::reset_audit() {
   const std::lock_guard lock(mutex);
-  lag = {};
+  lag.clear();
   wall_start = monotonic_now();
   cpu_start = thread_cpu();
 }
@@ -207,7 +180,6 @@ void Loops::stop() {
   for (const auto& loop : impl_->loops) loop->context.stop();
   for (const auto& loop : impl_->loops) {
     if (!loop->thread.joinable()) continue;
-    loop->cpu_at_stop = loop->thread_cpu();
     loop->stopped = true;
     loop->thread.join();
   }

@@ -3,6 +3,8 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "net/parser_fields.h"
+
 namespace nibble::net {
 namespace {
 
@@ -60,7 +62,7 @@ void RequestParser::Impl::check_head() {
   if (hosts > 1 || (hosts == 0 && head.version() == 11)) {
     return refuse(400, "the request names no host, or several");
   }
-  if (head.count(http::field::transfer_encoding) > 0 && !parser.chunked()) {
+  if (!encoding_is_known(head)) {
     return refuse(501, "this server takes no transfer encoding but chunked");
   }
   parser.eager(true);
@@ -105,9 +107,6 @@ std::size_t RequestParser::feed(std::string_view bytes) {
 RequestParser::State RequestParser::state() const {
   return impl_->state;
 }
-bool RequestParser::head_done() const {
-  return impl_->head_done;
-}
 bool RequestParser::started() const {
   return impl_->started;
 }
@@ -125,11 +124,7 @@ std::string RequestParser::target() const {
 }
 
 Headers RequestParser::headers() const {
-  Headers headers;
-  for (const auto& field : impl_->parser.get()) {
-    headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
-  }
-  return headers;
+  return copy_fields(impl_->parser.get());
 }
 
 std::string RequestParser::take_body() {

@@ -35,7 +35,6 @@ class RequestParser {
   State state() const;
   bool started() const;  // a byte of the request came
 
-  bool head_done() const;
   bool expects_continue() const;  // the peer waits for "100 Continue" before it sends the body
   // Of kDone.
   std::string method() const;

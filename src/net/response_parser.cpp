@@ -4,6 +4,8 @@
 #include <boost/beast/http/parser.hpp>
 #include <optional>
 
+#include "net/parser_fields.h"
+
 namespace nibble::net {
 namespace {
 
@@ -99,8 +101,9 @@ ResponseParser::Step ResponseParser::Impl::take_head(BodySink& sink) {
   head_done = true;
   status = code;
   head_at = parser->get().body().received_at;
-  for (const auto& field : head) {
-    headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  headers = copy_fields(head);
+  if (!encoding_is_known(head)) {
+    return fail(NetFault::kProtocol, "the answer has a transfer encoding that nobody asked for");
   }
   parser->eager(true);
   sink.on_head(status, headers);
@@ -165,17 +168,8 @@ ResponseParser::Step ResponseParser::finish() {
   return impl.fail(NetFault::kTruncated, "the answer ended before its framing said so");
 }
 
-bool ResponseParser::started() const {
-  return impl_->started;
-}
-bool ResponseParser::head_done() const {
-  return impl_->head_done;
-}
 int ResponseParser::status() const {
   return impl_->status;
-}
-const Headers& ResponseParser::headers() const {
-  return impl_->headers;
 }
 Headers ResponseParser::take_headers() {
   return std::move(impl_->headers);

@@ -37,10 +37,7 @@ class ResponseParser {
   // The peer has closed: kDone when that ends the body, kFailed when something is missing.
   Step finish();
 
-  bool started() const;  // at least one byte came
-  bool head_done() const;
   int status() const;  // 0 before the head is done
-  const Headers& headers() const;
   Headers take_headers();
   Nanoseconds head_at() const;        // 0: not yet
   Nanoseconds first_byte_at() const;  // of the body

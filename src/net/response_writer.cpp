@@ -147,7 +147,7 @@ asio::awaitable<bool> ResponseWriter::end() {
   if (!finished_) co_await finish();
   const bool whole =
       framing_.kind != Framing::Kind::kLength || head_only_ || written_ == framing_.length;
-  co_return whole&& keep_alive_;
+  co_return (whole && keep_alive_);
 }
 
 }  // namespace nibble::net

@@ -15,8 +15,8 @@
 
 namespace nibble::net {
 
-// One exchange. Its deadline is a number, not a timer: it moves with every read, and a sweep over
-// all exchanges each 10 ms costs less than one timer set anew for each of 100,000 reads a second.
+// One exchange. Its deadline is a number, not a timer, because it moves with every read: a sweep
+// over all exchanges each 10 ms looks at it, so that a timeout is up to 10 ms late.
 struct Run {
   Stream* stream = nullptr;  // what it reads from now
   Event* event = nullptr;    // what it waits for now
@@ -26,10 +26,13 @@ struct Run {
   Nanoseconds last = 0;  // of the exchange as a whole; 0: none
   std::size_t index = 0;
 
-  // `span` 0: for as long as it takes.
-  void expect(Nanoseconds from, Nanoseconds span, NetFault fault) {
-    deadline = span == 0 ? 0 : from + span;
+  // `time` and `span` 0: for as long as it takes.
+  void expect_by(Nanoseconds time, NetFault fault) {
+    deadline = time;
     on_deadline = fault;
+  }
+  void expect(Nanoseconds from, Nanoseconds span, NetFault fault) {
+    expect_by(span == 0 ? 0 : from + span, fault);
   }
   void limit(Nanoseconds from, Nanoseconds span) { last = span == 0 ? 0 : from + span; }
   void interrupt(NetFault fault);  // its read or wait ends now

@@ -15,12 +15,6 @@ constexpr std::size_t kMostWaiting = std::size_t{256} << 10;  // read ahead of t
 constexpr Nanoseconds kHandshakeLimit = 10'000'000'000;
 constexpr Nanoseconds kPartingLimit = 1'000'000'000;
 
-std::string text_of(const Tcp::socket& socket) {
-  error_code code;
-  const Tcp::endpoint endpoint = socket.remote_endpoint(code);
-  return code ? "" : fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
-}
-
 // In the server's list of connections while it is served.
 struct Listed {
   explicit Listed(Connection& of) : connection(of) { list().insert(&connection); }
@@ -41,7 +35,6 @@ Connection::Connection(std::shared_ptr<ServerState> of, std::size_t on, Tcp::soc
       loop(server->loops[on]),
       stream(std::make_shared<Stream>(std::move(socket))),
       sleeper(loop->context),
-      peer_(text_of(stream->socket())),
       readable_(loop->context.get_executor()),
       drained_(loop->context.get_executor()) {
   stream->prepare();
@@ -147,6 +140,7 @@ asio::awaitable<bool> Connection::read_request(std::shared_ptr<Connection> self,
       continued = true;
       std::string bytes = "HTTP/1.1 100 Continue\r\n\r\n";
       co_await self->write(std::move(bytes));
+      continue;  // the body may have come meanwhile
     }
     const bool woken = co_await self->readable_.wait_until(deadline);
     if (woken) continue;
@@ -172,7 +166,6 @@ asio::awaitable<bool> Connection::answer(std::shared_ptr<Connection> self, Reque
                         .target = parser->target(),
                         .headers = parser->headers(),
                         .body = parser->take_body(),
-                        .peer = self->peer_,
                         .received_at = self->last_read_};
   const bool keep = parser->keep_alive() && !self->server->stopping;
   ResponseWriter writer(*self, request.method == "HEAD", parser->http_1_0(), keep);

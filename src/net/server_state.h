@@ -74,7 +74,6 @@ struct Connection {
   static asio::awaitable<void> part(std::shared_ptr<Connection> self);
   void feed(RequestParser& parser);
 
-  std::string peer_;
   std::string input_;
   std::size_t taken_ = 0;  // of input_
   Nanoseconds last_read_ = 0;

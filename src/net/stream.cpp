@@ -36,8 +36,10 @@ void trust_the_system(ssl::context& context) {
 }
 
 std::string failure_of(SSL* handle, const error_code& code) {
+  const bool verified = (::SSL_get_verify_mode(handle) & SSL_VERIFY_PEER) != 0;
   const long verdict = ::SSL_get_verify_result(handle);
-  if (verdict == X509_V_OK) return "the TLS handshake failed: " + printable(code.message());
+  if (!verified || verdict == X509_V_OK)
+    return "the TLS handshake failed: " + printable(code.message());
   return fmt::format(
       "the server's certificate is not trusted ({}); give the file of its authority, or --insecure",
       ::X509_verify_cert_error_string(verdict));

@@ -1,8 +1,9 @@
 // A TCP connection with or without TLS: reads and writes are the same for both.
 //
-//   Stream stream(std::move(socket));
-//   co_await stream.handshake_as_client(context, host, code);
-//   const std::size_t count = co_await stream.read(buffer, code);
+//   auto stream = std::make_shared<Stream>(std::move(socket));
+//   auto handshake = Stream::handshake_as_client(stream, context, host);
+//   const std::string failure = co_await std::move(handshake);  // empty: none
+//   const std::size_t count = co_await stream->read(buffer, code);
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -47,7 +48,6 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   Tcp::socket& socket() { return socket_; }
-  bool encrypted() const { return tls_ != nullptr; }
   void prepare();  // a connected socket: no Nagle delay, no blocking
 
   // A sentence where it failed, empty where it did not.

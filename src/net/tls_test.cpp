@@ -116,6 +116,20 @@ TEST_F(Tls, TrustedByItsFileOrByOption) {
   }
 }
 
+// A body that comes while "100 Continue" is being written is not waited for once more.
+TEST_F(Tls, ContinuesWhoDoesNotWaitForIt) {
+  const Secured secured(with(*certificate));
+  TestClient client(secured.url(), {.timeouts = {.first_byte = 2000 * kMillisecond},
+                                    .headers = {{"Expect", "100-continue"}},
+                                    .verify_certificate = false});
+  for (const std::size_t size : {1U, 10'000U, 20'000U, 100'000U}) {
+    const std::string body(size, 'x');
+    const Response response = client.fetch({.method = "POST", .body = body});
+    EXPECT_TRUE(response.ok()) << size << " bytes: " << response.exchange.message;
+    EXPECT_TRUE(response.body == body);
+  }
+}
+
 TEST_F(Tls, PlainServersAndPlainClients) {
   const RawServer plain([](int socket, int) {
     receive_some(socket);

@@ -72,6 +72,13 @@ Result<Authority> read_authority(std::string_view text, const std::string& shown
   return authority;
 }
 
+// What a message may repeat: nothing before an '@', where names and keys stand, and no query.
+std::string shown_part(std::string_view text) {
+  text = text.substr(0, text.find_first_of("?#"));
+  const std::size_t at = text.rfind('@');
+  return at == std::string_view::npos ? printable(text) : "..." + printable(text.substr(at));
+}
+
 Result<> check_bytes(std::string_view text, const std::string& shown) {
   const bool plain =
       std::all_of(text.begin(), text.end(), [](char byte) { return byte > 0x20 && byte < 0x7f; });
@@ -97,7 +104,7 @@ std::string Url::text() const {
 }
 
 Result<Url> parse_url(std::string_view text) {
-  const std::string shown = printable(text);
+  const std::string shown = shown_part(text);
   NIBBLE_RETURN_IF_ERROR(check_bytes(text, shown));
   const std::size_t colon = text.find("://");
   const std::string scheme = to_lower(text.substr(0, colon));
