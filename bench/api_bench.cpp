@@ -73,6 +73,23 @@ void write_request(benchmark::State& state) {
 }
 BENCHMARK(write_request);
 
+// And of 8,192: as a server reads it, and as a tree would be built of it.
+std::string long_request() {
+  GenerationRequest request = {.model = "m", .max_tokens = 128};
+  for (std::int32_t id = 100'000; id < 108'192; ++id) request.prompt_ids.push_back(id);
+  return request_body(find_backend("vllm").value(), request)->json;
+}
+void read_request(benchmark::State& state) {
+  const std::string body = long_request();
+  for (auto _ : state) benchmark::DoNotOptimize(parse_request(Dialect::kCompletions, body));
+}
+void read_request_as_tree(benchmark::State& state) {
+  const std::string body = long_request();
+  for (auto _ : state) benchmark::DoNotOptimize(Json::parse(body, "request"));
+}
+BENCHMARK(read_request);
+BENCHMARK(read_request_as_tree);
+
 void look_for_repetition(benchmark::State& state) {
   std::string text;
   for (int index = 0; index < 600; ++index) text += std::to_string(index * 7919) + " ";

@@ -198,11 +198,6 @@ std::optional<bool> JsonScanner::read_boolean() {
   return value;
 }
 
-bool JsonScanner::read_null() {
-  const bool null = peek() == Kind::kNull;
-  return skip() && null;
-}
-
 bool JsonScanner::skip_scalar() {
   switch (peek()) {
     case Kind::kString:

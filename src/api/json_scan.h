@@ -49,7 +49,6 @@ class JsonScanner {
   std::optional<std::int64_t> read_integer();  // 8 and 8.0, not 8.5
   std::optional<double> read_number();         // not what no finite double holds
   std::optional<bool> read_boolean();
-  bool read_null();
   // Any value, checked; false after a fault.
   bool skip();
   // The text of any value, checked; empty after a fault.

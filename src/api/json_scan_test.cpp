@@ -42,8 +42,6 @@ Json tree(JsonScanner& scan) {
     case Kind::kBoolean:
       return scan.read_boolean().value_or(false);
     case Kind::kNull:
-      scan.read_null();
-      return nullptr;
     case Kind::kNone:
       scan.skip();
   }

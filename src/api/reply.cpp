@@ -35,6 +35,12 @@ void append_usage(std::string& out, const Usage& usage) {
   out += '}';
 }
 
+void append_usage_member(std::string& out, const Usage* usage) {
+  if (usage == nullptr) return;
+  out += R"(,"usage":)";
+  append_usage(out, *usage);
+}
+
 void append_reason(std::string& out, std::string_view reason) {
   if (reason.empty()) {
     out += "null";
@@ -90,10 +96,7 @@ void ReplyWriter::role(std::string& out, const Usage* usage) const {
   if (dialect_ != Dialect::kChat) return;
   out += head_;
   out += R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])";
-  if (usage != nullptr) {
-    out += R"(,"usage":)";
-    append_usage(out, *usage);
-  }
+  append_usage_member(out, usage);
   out += '}';
   out += kEnd;
 }
@@ -118,16 +121,14 @@ void ReplyWriter::openai_piece(std::string& out, const Piece& piece) const {
   out += R"(,"logprobs":null,"finish_reason":)";
   append_reason(out, piece.finish_reason);
   out += "}]";
-  if (piece.usage != nullptr) {
-    out += R"(,"usage":)";
-    append_usage(out, *piece.usage);
-  }
+  append_usage_member(out, piece.usage);
   out += '}';
   out += kEnd;
 }
 
 void ReplyWriter::append_sglang(std::string& out, std::string_view text, std::string_view reason,
-                                const Usage& usage) const {
+                                const Usage* counted) const {
+  const Usage usage = counted == nullptr ? Usage{} : *counted;
   out += R"({"text":)";
   append_json_string(out, text);
   out += R"(,"meta_info":{"id":)";
@@ -151,8 +152,9 @@ void ReplyWriter::append_sglang(std::string& out, std::string_view text, std::st
 }
 
 void ReplyWriter::append_llamacpp_end(std::string& out, std::string_view text,
-                                      std::string_view reason, const Usage& usage,
+                                      std::string_view reason, const Usage* counted,
                                       const ReplyTimes& times) const {
+  const Usage usage = counted == nullptr ? Usage{} : *counted;
   out += R"({"index":0,"content":)";
   append_json_string(out, text);
   out += R"(,"tokens":[],"id_slot":0,"stop":true,"model":)";
@@ -162,7 +164,7 @@ void ReplyWriter::append_llamacpp_end(std::string& out, std::string_view text,
   out += R"(,"truncated":false,"stop_type":)";
   out += reason == "length" ? R"("limit")" : R"("eos")";
   append_field(out, R"(,"stopping_word":"","tokens_cached":)", usage.total());
-  if (times.prompt_ms > 0 || times.output_ms > 0) {
+  if (counted != nullptr && (times.prompt_ms > 0 || times.output_ms > 0)) {
     out += ',';
     append_timings(out, usage, times);
   }
@@ -171,14 +173,14 @@ void ReplyWriter::append_llamacpp_end(std::string& out, std::string_view text,
 
 void ReplyWriter::piece(std::string& out, const Piece& piece) {
   if (is_openai(dialect_)) return openai_piece(out, piece);
-  const Usage usage = piece.usage == nullptr ? Usage{} : *piece.usage;
   out += kData;
   if (dialect_ == Dialect::kSglang) {
     so_far_ += piece.text;
-    append_sglang(out, so_far_, piece.finish_reason, usage);
+    append_sglang(out, so_far_, piece.finish_reason, piece.usage);
   } else if (!piece.finish_reason.empty()) {
-    append_llamacpp_end(out, piece.text, piece.finish_reason, usage, {});
+    append_llamacpp_end(out, piece.text, piece.finish_reason, piece.usage, {});
   } else {
+    const Usage usage = piece.usage == nullptr ? Usage{} : *piece.usage;
     out += R"({"index":0,"content":)";
     append_json_string(out, piece.text);
     append_field(out, R"(,"tokens":[],"stop":false,"id_slot":0,"tokens_predicted":)",
@@ -189,19 +191,12 @@ void ReplyWriter::piece(std::string& out, const Piece& piece) {
   out += kEnd;
 }
 
-void ReplyWriter::finish(std::string& out, std::string_view reason, const Usage& usage,
+void ReplyWriter::finish(std::string& out, std::string_view reason, const Usage* usage,
                          const ReplyTimes& times) {
-  if (dialect_ == Dialect::kLlamacpp) {
-    out += kData;
-    append_llamacpp_end(out, "", reason, usage, times);
-    out += kEnd;
-  } else if (dialect_ == Dialect::kSglang) {
-    out += kData;
-    append_sglang(out, so_far_, reason, usage);
-    out += kEnd;
-  } else {
-    openai_piece(out, {.finish_reason = reason});
-  }
+  if (dialect_ != Dialect::kLlamacpp) return piece(out, {.usage = usage, .finish_reason = reason});
+  out += kData;
+  append_llamacpp_end(out, "", reason, usage, times);
+  out += kEnd;
 }
 
 void ReplyWriter::usage(std::string& out, const Usage& usage) const {
@@ -218,7 +213,7 @@ void ReplyWriter::done(std::string& out) const {
 }
 
 std::string ReplyWriter::body(std::span<const Piece> pieces, std::string_view reason,
-                              const Usage& usage, const ReplyTimes& times) const {
+                              const Usage* usage, const ReplyTimes& times) const {
   if (is_openai(dialect_)) return openai_body(pieces, reason, usage);
   std::string text;
   for (const Piece& piece : pieces) text += piece.text;
@@ -232,7 +227,7 @@ std::string ReplyWriter::body(std::span<const Piece> pieces, std::string_view re
 }
 
 std::string ReplyWriter::openai_body(std::span<const Piece> pieces, std::string_view reason,
-                                     const Usage& usage) const {
+                                     const Usage* usage) const {
   std::string content;
   std::string reasoning;
   std::string tool;
@@ -265,8 +260,8 @@ std::string ReplyWriter::openai_body(std::span<const Piece> pieces, std::string_
   }
   out += R"(,"logprobs":null,"finish_reason":)";
   append_reason(out, reason);
-  out += R"(}],"usage":)";
-  append_usage(out, usage);
+  out += "}]";
+  append_usage_member(out, usage);
   out += '}';
   return out;
 }

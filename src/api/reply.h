@@ -4,7 +4,7 @@
 //   ReplyWriter writer(Dialect::kChat, {.id = "chatcmpl-7", .model = "m", .created_s = now});
 //   writer.role(out);                                     // chat: who speaks
 //   writer.piece(out, {.text = " Hello", .usage = &so_far});
-//   writer.finish(out, "length", so_far);                 // the last event with a choice
+//   writer.finish(out, "length");                         // the last event with a choice
 //   writer.usage(out, total);                             // if it was asked for
 //   writer.done(out);
 #pragma once
@@ -30,8 +30,9 @@ struct ReplyNames {
   std::string reasoning_field = "reasoning_content";  // or "reasoning"
 };
 
-// One delta. `usage` is what has been counted so far, this piece included: the OpenAI formats show
-// it where it is given; the native ones have counts in every event and show zeros without it.
+// One delta. `usage`, here and below, is what has been counted so far, this piece included: the
+// OpenAI formats show it where it is given; the native ones have counts in every event and show
+// zeros without it.
 struct Piece {
   TextKind kind = TextKind::kContent;
   std::string_view text;
@@ -53,9 +54,9 @@ class ReplyWriter {
   // Chat: {"role":"assistant","content":""}. Nothing in the other formats.
   void role(std::string& out, const Usage* usage = nullptr) const;
   void piece(std::string& out, const Piece& piece);
-  // An empty delta with the reason. In the native formats: the event that ends the answer, with its
-  // counts (and llama.cpp's timings).
-  void finish(std::string& out, std::string_view reason, const Usage& usage,
+  // An empty delta with the reason. In the native formats: the event that ends the answer, in
+  // llama.cpp's with timings beside the counts.
+  void finish(std::string& out, std::string_view reason, const Usage* usage = nullptr,
               const ReplyTimes& times = {});
   // OpenAI: {"choices":[],"usage":{...}}. Nothing in the native formats.
   void usage(std::string& out, const Usage& usage) const;
@@ -63,17 +64,17 @@ class ReplyWriter {
   void done(std::string& out) const;
 
   // The answer as one body instead of events.
-  std::string body(std::span<const Piece> pieces, std::string_view reason, const Usage& usage,
-                   const ReplyTimes& times = {}) const;
+  std::string body(std::span<const Piece> pieces, std::string_view reason,
+                   const Usage* usage = nullptr, const ReplyTimes& times = {}) const;
 
  private:
   void openai_piece(std::string& out, const Piece& piece) const;
   void append_sglang(std::string& out, std::string_view text, std::string_view reason,
-                     const Usage& usage) const;
+                     const Usage* usage) const;
   void append_llamacpp_end(std::string& out, std::string_view text, std::string_view reason,
-                           const Usage& usage, const ReplyTimes& times) const;
+                           const Usage* usage, const ReplyTimes& times) const;
   std::string openai_body(std::span<const Piece> pieces, std::string_view reason,
-                          const Usage& usage) const;
+                          const Usage* usage) const;
 
   std::string before_choices(std::string_view object) const;
 

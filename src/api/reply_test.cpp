@@ -51,7 +51,7 @@ TEST(ReplyWriter, WhatIsWrittenIsRead) {
       usage.output_tokens = *usage.output_tokens + tokens;
       writer.piece(out, {.text = text, .usage = &usage});
     }
-    writer.finish(out, "length", usage, {.prompt_ms = 20, .output_ms = 40});
+    writer.finish(out, "length", &usage, {.prompt_ms = 20, .output_ms = 40});
     writer.usage(out, usage);
     writer.done(out);
     const Seen seen = read_all(dialect, out);
@@ -100,7 +100,7 @@ TEST(ReplyWriter, LettersOfTheFormats) {
   out.clear();
   ReplyWriter chat(Dialect::kChat, kNames);
   chat.role(out);
-  chat.finish(out, "stop", usage);
+  chat.finish(out, "stop");
   const std::string head =
       R"(data: {"id":"cmpl-1","object":"chat.completion.chunk","created":1717000000,"model":"m\"x",)"
       R"("choices":[{"index":0,"delta":)";
@@ -128,7 +128,8 @@ TEST(ReplyWriter, Bodies) {
   for (const Dialect dialect : kAll) {
     const ReplyWriter writer(dialect, {.id = "x.chunk\"", .model = "m"});
     const std::vector<Piece> pieces = {{.text = "a"}, {.text = "b"}};
-    const std::string body = writer.body(pieces, "length", usage, {.prompt_ms = 1, .output_ms = 2});
+    const std::string body =
+        writer.body(pieces, "length", &usage, {.prompt_ms = 1, .output_ms = 2});
     const Json json = Json::parse(body, "body").value();
     const std::string object = dialect == Dialect::kChat ? "chat.completion" : "text_completion";
     if (dialect == Dialect::kChat || dialect == Dialect::kCompletions) {
@@ -144,8 +145,37 @@ TEST(ReplyWriter, Bodies) {
   const std::vector<Piece> mixed = {{.kind = TextKind::kReasoning, .text = "hm"},
                                     {.text = "yes"},
                                     {.kind = TextKind::kTool, .text = "{}"}};
-  const StreamItem item = read_body(Dialect::kChat, chat.body(mixed, "stop", usage));
+  const StreamItem item = read_body(Dialect::kChat, chat.body(mixed, "stop", &usage));
   EXPECT_EQ(item.reasoning + "/" + item.content + "/" + item.tool, "hm/yes/{}");
+}
+
+// What is not counted is not shown, or shown as zeros where the format has the fields always.
+TEST(ReplyWriter, AnswersWithoutCounts) {
+  const std::vector<Piece> pieces = {{.text = "a"}};
+  const ReplyTimes times = {.prompt_ms = 1, .output_ms = 2};
+  for (const Dialect dialect : {Dialect::kCompletions, Dialect::kChat}) {
+    ReplyWriter writer(dialect, kNames);
+    std::string out = writer.body(pieces, "stop", nullptr, times);
+    EXPECT_EQ(Json::parse(out, "body")->find("usage"), nullptr);
+    out.clear();
+    writer.finish(out, "stop", nullptr, times);
+    EXPECT_EQ(out.find("usage"), std::string::npos) << out;
+    const Usage usage = {.prompt_tokens = 6, .output_tokens = 1};
+    writer.finish(out, "stop", &usage);
+    EXPECT_TRUE(
+        out.ends_with(R"(}],"usage":{"prompt_tokens":6,"total_tokens":7,"completion_tokens":1}})"
+                      "\n\n"))
+        << out;
+  }
+  const Json sglang =
+      Json::parse(ReplyWriter(Dialect::kSglang, kNames).body(pieces, "stop"), "body").value();
+  EXPECT_EQ(sglang.find("meta_info")->find("completion_tokens")->as_integer(), 0);
+  const Json llamacpp =
+      Json::parse(ReplyWriter(Dialect::kLlamacpp, kNames).body(pieces, "stop", nullptr, times),
+                  "body")
+          .value();
+  EXPECT_EQ(llamacpp.find("tokens_predicted")->as_integer(), 0);
+  EXPECT_EQ(llamacpp.find("timings"), nullptr);
 }
 
 TEST(Errors, ReadBack) {

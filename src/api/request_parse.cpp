@@ -1,25 +1,22 @@
 // The server's end of request.h.
-#include <limits>
-
 #include "api/request.h"
-#include "base/text.h"
+#include "api/request_prompt.h"
 
 namespace nibble::api {
 namespace {
 
 constexpr double kMaxTokens = 1e9;
-constexpr double kMaxTokenId = std::numeric_limits<std::int32_t>::max();
 constexpr NumberRange kTokens = {.min = 1, .max = kMaxTokens};
 
 class RequestReader {
  public:
-  RequestReader(Dialect dialect, const Json& body)
-      : dialect_(dialect), body_(body), reader_(body, "request") {}
+  RequestReader(Dialect dialect, SplitBody split)
+      : dialect_(dialect),
+        split_(std::move(split)),
+        body_(split_.rest),
+        reader_(body_, "request") {}
 
-  Result<GenerationRequest> read() {
-    if (!body_.is_object()) {
-      return input_error("the request is {}; send a JSON object", body_.kind_name());
-    }
+  Result<RequestBatch> read() {
     request_.model = reader_.string("model").value_or("");
     if (dialect_ == Dialect::kSglang) {
       read_sglang();
@@ -30,7 +27,7 @@ class RequestReader {
     }
     check_limits();
     NIBBLE_RETURN_IF_ERROR(reader_.finish_lenient());
-    return std::move(request_);
+    return RequestBatch{std::move(request_), std::move(others_)};
   }
 
  private:
@@ -60,11 +57,7 @@ class RequestReader {
 
   void read_openai() {
     const bool chat = dialect_ == Dialect::kChat;
-    if (chat) {
-      read_messages();
-    } else {
-      read_prompt("prompt");
-    }
+    take_prompt();
     request_.max_tokens = reader_.integer("max_tokens", kTokens);
     const auto newer = reader_.integer("max_completion_tokens", kTokens);
     if (chat && newer) {
@@ -99,11 +92,7 @@ class RequestReader {
   }
 
   void read_sglang() {
-    if (reader_.has("input_ids")) {
-      read_prompt("input_ids");
-    } else {
-      read_prompt("text");
-    }
+    take_prompt();
     static const Json kNone = Json::object();
     const Json* given = reader_.object("sampling_params");
     const Json& parameters = given == nullptr ? kNone : *given;
@@ -121,7 +110,7 @@ class RequestReader {
   }
 
   void read_llamacpp() {
-    read_prompt("prompt");
+    take_prompt();
     // -1 means without a limit, and other names are taken too.
     for (const char* key : {"max_tokens", "n_predict"}) {
       const auto limit = reader_.integer(key, {.min = -1, .max = kMaxTokens});
@@ -156,71 +145,15 @@ class RequestReader {
     }
   }
 
-  // Text, token ids, or a list of exactly one of them.
-  void read_prompt(std::string_view key) {
-    const Json* given = reader_.any(key);
-    if (given == nullptr) {
-      return reader_.fault_at(key, "is missing; give the prompt as text or as token ids");
-    }
-    if (given->is_array() && !given->as_array().empty() && !given->as_array().front().is_number()) {
-      const std::size_t prompts = given->as_array().size();
-      if (prompts != 1) {
-        return reader_.fault_at(
-            key, fmt::format("holds {} prompts; send a request for each of them", prompts));
-      }
-      given = &given->as_array().front();
-    }
-    if (given->is_string()) {
-      request_.prompt = given->as_string();
-      if (request_.prompt.empty()) reader_.fault_at(key, "is empty; give text or token ids");
-      return;
-    }
-    if (!given->is_array() || given->as_array().empty()) {
-      return reader_.fault_at(key, "must be text or a list of token ids");
-    }
-    read_ids(key, given->as_array());
-  }
-
-  void read_ids(std::string_view key, const Json::Array& ids) {
-    request_.prompt_ids.reserve(ids.size());
-    for (const Json& id : ids) {
-      const bool fits = id.is_integer() && id.as_integer() >= 0 &&
-                        static_cast<double>(id.as_integer()) <= kMaxTokenId;
-      if (!fits) {
-        return reader_.fault_at(
-            key, fmt::format("holds {}, which is no token id", printable(id.dump(0), 40)));
-      }
-      request_.prompt_ids.push_back(static_cast<std::int32_t>(id.as_integer()));
-    }
-  }
-
-  void read_messages() {
-    const Json* list = reader_.array("messages");
-    if (list == nullptr || list->as_array().empty()) {
-      return reader_.fault_at("messages", "is missing or empty; give at least one message");
-    }
-    for (std::size_t index = 0; index < list->as_array().size(); ++index) {
-      ObjectReader message(list->as_array()[index], fmt::format("request: messages[{}]", index));
-      ChatMessage read = {message.require_string("role"), ""};
-      if (const Json* content = message.any("content")) read_content(message, *content, read);
-      take_fault(message);
-      request_.messages.push_back(std::move(read));
-    }
-  }
-
-  static void read_content(ObjectReader& message, const Json& content, ChatMessage& to) {
-    if (content.is_string()) {
-      to.content = content.as_string();
-      return;
-    }
-    if (!content.is_array()) return message.fault_at("content", "must be text or a list of parts");
-    for (const Json& part : content.as_array()) {
-      const Json* text = part.find("text");
-      if (text == nullptr || !text->is_string()) {
-        return message.fault_at("content", "holds a part without text; only text is taken");
-      }
-      to.content += text->as_string();
-    }
+  void take_prompt() {
+    PromptMember& member = split_.prompt;
+    if (member.fault) return reader_.fault(*member.fault);
+    request_.messages = std::move(member.messages);
+    if (member.prompts.empty()) return;
+    request_.prompt = std::move(member.prompts.front().text);
+    request_.prompt_ids = std::move(member.prompts.front().ids);
+    member.prompts.erase(member.prompts.begin());
+    others_ = std::move(member.prompts);
   }
 
   void check_limits() {
@@ -236,16 +169,23 @@ class RequestReader {
   }
 
   Dialect dialect_;
+  SplitBody split_;
   const Json& body_;
   ObjectReader reader_;
   GenerationRequest request_;
+  std::vector<Prompt> others_;
 };
 
 }  // namespace
 
+Result<RequestBatch> parse_batch(Dialect dialect, std::string_view body, std::size_t most_prompts) {
+  NIBBLE_ASSIGN_OR_RETURN(SplitBody split, split_body(dialect, body, most_prompts));
+  return RequestReader(dialect, std::move(split)).read();
+}
+
 Result<GenerationRequest> parse_request(Dialect dialect, std::string_view body) {
-  NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(body, "request"));
-  return RequestReader(dialect, json).read();
+  NIBBLE_ASSIGN_OR_RETURN(RequestBatch batch, parse_batch(dialect, body, 1));
+  return std::move(batch.request);
 }
 
 }  // namespace nibble::api

@@ -182,8 +182,63 @@ TEST(ParseRequest, FormsThatClientsSend) {
       Dialect::kChat,
       R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},)"
       R"({"role":"assistant","content":null}],"max_completion_tokens":3})");
-  EXPECT_EQ(chat.messages, (std::vector<ChatMessage>{{"user", "ab"}, {"assistant", ""}}));
+  EXPECT_EQ(chat.messages, (std::vector<ChatMessage>{{"user", "a\nb"}, {"assistant", ""}}));
   EXPECT_EQ(chat.max_tokens, 3);
+}
+
+TEST(ParseRequest, SeveralPrompts) {
+  const auto read = [](Dialect dialect, std::string_view body) {
+    return parse_batch(dialect, body, 3);
+  };
+  const auto texts = read(Dialect::kCompletions, R"({"prompt":["a","b","c"],"max_tokens":2})");
+  ASSERT_TRUE(texts.ok());
+  EXPECT_EQ(texts->request,
+            *parse_request(Dialect::kCompletions, R"({"prompt":"a","max_tokens":2})"));
+  EXPECT_EQ(texts->others, (std::vector<Prompt>{{.text = "b"}, {.text = "c"}}));
+  const auto ids = read(Dialect::kSglang, R"({"input_ids":[[1,2],[3]],"text":"x"})");
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ(ids->request.prompt_ids, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(ids->others, (std::vector<Prompt>{{.ids = {3}}}));
+  EXPECT_TRUE(read(Dialect::kCompletions, R"({"prompt":["a"]})")->others.empty());
+  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt":["a","b","c","d"]})").error().message,
+            "request: \"prompt\" holds 4 prompts; send at most 3 in a request");
+  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt":["a",""]})").error().message,
+            "request: \"prompt\" is empty; give text or token ids");
+  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt":[[1],[]]})").error().message,
+            "request: \"prompt\" must be text or a list of token ids");
+}
+
+// What is read apart from the tree is held to the tree's rules.
+TEST(ParseRequest, ThePromptIsCheckedAsTheRest) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"prompt":[1,2)", "request: line 1, column "},
+      {R"({"prompt":"x","prompt":"y"})",
+       "request: line 1, column 22: not valid JSON: field \"prompt\" appears twice"},
+      {"{\"prompt\":\"\xFF\"}", "request: line 1, column "},
+      {R"({"prompt":"\ud800"})", "request: line 1, column "},
+      {R"({"prompt":"x"} x)", "request: line 1, column "},
+      {R"({"prompt":[[[1]]]})", "holds [1], which is no token id"},
+      {R"({"prompt":{"a":1}})", "must be text or a list of token ids"},
+      {R"({"prompt":null})", "is missing"},
+      {R"({"prompt":[1,2.5]})", "holds 2.5, which is no token id"},
+      {R"({"prompt":[1,1e999]})", "holds 1e999, which is no token id"},
+      {"", "request: "},
+      {R"("prompt")", "the request is a string; send a JSON object"},
+  };
+  for (const auto& [body, message] : cases) {
+    const auto read = parse_request(Dialect::kCompletions, body);
+    ASSERT_FALSE(read.ok()) << body;
+    EXPECT_NE(read.error().message.find(message), std::string::npos) << read.error().message;
+  }
+  const std::string deep = std::string(100'000, '[') + "1" + std::string(100'000, ']');
+  for (const Dialect dialect : {Dialect::kCompletions, Dialect::kChat, Dialect::kSglang}) {
+    const std::string key = dialect == Dialect::kChat     ? "messages"
+                            : dialect == Dialect::kSglang ? "text"
+                                                          : "prompt";
+    EXPECT_FALSE(parse_request(dialect, "{\"" + key + "\":" + deep + "}").ok());
+  }
+  EXPECT_EQ(parse_request(Dialect::kCompletions, R"({"prompt":[8.0,9]})")->prompt_ids,
+            (std::vector<std::int32_t>{8, 9}));
 }
 
 TEST(ParseRequest, ClearRefusals) {
@@ -198,7 +253,7 @@ TEST(ParseRequest, ClearRefusals) {
       {Dialect::kCompletions, R"({"prompt":[1,-2]})",
        "request: \"prompt\" holds -2, which is no token id"},
       {Dialect::kCompletions, R"({"prompt":[1,1e10]})",
-       "request: \"prompt\" holds 10000000000, which is no token id"},
+       "request: \"prompt\" holds 1e10, which is no token id"},
       {Dialect::kCompletions, R"({"prompt":[1,2147483648]})",
        "request: \"prompt\" holds 2147483648, which is no token id"},
       {Dialect::kCompletions, R"({"prompt":[]})",
@@ -223,6 +278,22 @@ TEST(ParseRequest, ClearRefusals) {
        "request: messages[0]: \"role\" is missing"},
       {Dialect::kChat, R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})",
        "request: messages[0]: \"content\" holds a part without text; only text is taken"},
+      {Dialect::kChat, R"({"messages":"x"})",
+       "request: \"messages\" must be a list, found a string"},
+      {Dialect::kChat, R"({"messages":["x"]})",
+       "request: messages[0]: expected an object, found a string"},
+      {Dialect::kChat, R"({"messages":[{"role":"user"},{"role":3}]})",
+       "request: messages[1]: \"role\" must be a string, found a number"},
+      {Dialect::kChat, R"({"messages":[{"role":"user","content":7}]})",
+       "request: messages[0]: \"content\" must be text or a list of parts"},
+      {Dialect::kChat, R"({"messages":[{"role":"user","content":"a","role":"b"}]})",
+       "request: messages[0]: \"role\" appears twice"},
+      {Dialect::kChat, R"({"messages":[{"role":"user","content":"a","content":["b"]}]})",
+       "request: messages[0]: \"content\" appears twice"},
+      {Dialect::kChat, R"({"messages":[{"role":"user","content":[{"text":"a","text":"b"}]}]})",
+       "request: messages[0]: \"text\" appears twice"},
+      {Dialect::kSglang, "{}",
+       "request: \"text\" is missing; give the prompt as text or as token ids"},
       {Dialect::kSglang, R"({"text":"x","sampling_params":{"max_new_tokens":1.5}})",
        "request: sampling_params: \"max_new_tokens\" is 1.5; it must be a whole number"},
       {Dialect::kLlamacpp, R"({"prompt":"x","n_predict":0})",

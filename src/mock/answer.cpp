@@ -12,7 +12,7 @@ api::ReplyNames names_of(const MockScript& script, const ClientRequest& request,
                          std::uint64_t index, std::int64_t created_s) {
   const bool chat = request.dialect == Dialect::kChat;
   return {.id = fmt::format("{}-{}", chat ? "chatcmpl" : "cmpl", index),
-          .model = request.model.empty() ? script.model : request.model,
+          .model = request.asked.model.empty() ? script.model : request.asked.model,
           .created_s = created_s,
           .reasoning_field = script.fields.reasoning_field};
 }
@@ -35,12 +35,11 @@ bool AnswerWriter::native() const {
   return request_.dialect == Dialect::kSglang || request_.dialect == Dialect::kLlamacpp;
 }
 
-// The native formats count in every event without being asked.
 bool AnswerWriter::usage_everywhere() const {
   const UsageWhen when = script_.usage.when;
   if (when == UsageWhen::kEvery) return true;
   if (when != UsageWhen::kRequested) return false;
-  return native() || (request_.include_usage && request_.continuous_usage);
+  return request_.asked.include_usage && request_.asked.continuous_usage;
 }
 
 bool AnswerWriter::usage_in_finish() const {
@@ -107,20 +106,14 @@ void AnswerWriter::tokens(std::string& out, const Chunk& chunk) {
 }
 
 void AnswerWriter::finish(std::string& out) {
-  if (native()) {
-    const bool counted = usage_in_finish();
-    reply_.finish(out, reason(), counted ? count() : api::Usage{},
-                  counted ? times_ : api::ReplyTimes{});
-  } else {
-    reply_.piece(out, {.usage = usage_if(usage_in_finish()), .finish_reason = reason()});
-  }
+  reply_.finish(out, reason(), usage_if(usage_in_finish()), times_);
 }
 
 void AnswerWriter::usage(std::string& out) {
   const UsageWhen when = script_.usage.when;
   const bool wanted = when == UsageWhen::kLast || when == UsageWhen::kZeros ||
                       when == UsageWhen::kEvery ||
-                      (when == UsageWhen::kRequested && request_.include_usage);
+                      (when == UsageWhen::kRequested && request_.asked.include_usage);
   if (wanted) reply_.usage(out, count());
 }
 
@@ -140,14 +133,7 @@ std::string AnswerWriter::body() {
   std::vector<api::Piece> pieces;
   if (thought > 0) pieces.push_back({.kind = api::TextKind::kReasoning, .text = reasoning});
   pieces.push_back({.kind = kind_of(thought), .text = text});
-  const bool none = script_.usage.when == UsageWhen::kNone;
-  std::string body = reply_.body(pieces, reason(), none ? api::Usage{} : count(),
-                                 none ? api::ReplyTimes{} : times_);
-  if (none && !native()) {
-    const std::size_t usage_at = body.rfind(R"(,"usage":)");  // the last member
-    if (usage_at != std::string::npos) body.replace(usage_at, std::string::npos, "}");
-  }
-  return body;
+  return reply_.body(pieces, reason(), usage_if(script_.usage.when != UsageWhen::kNone), times_);
 }
 
 }  // namespace nibble::mock

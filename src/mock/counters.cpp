@@ -86,6 +86,24 @@ void Counters::end(Finish finish, Nanoseconds since_arrival, std::int64_t held_t
   }
 }
 
+void WriteErrors::add(Nanoseconds late) {
+  late_.record(late);
+  early_.record(-late);
+  size_.record(std::max(late, -late));
+}
+
+ErrorSnapshot WriteErrors::snapshot() const {
+  return {.count = size_.count(),
+          .p50 = size_.quantile(0.5),
+          .p99 = size_.quantile(0.99),
+          .late_max = late_.max(),
+          .early_max = early_.max()};
+}
+
+void WriteErrors::reset() {
+  for (LogHistogram* part : {&size_, &late_, &early_}) part->clear();
+}
+
 // Writes a page line by line; a friend of Counters so that these need no accessor a page.
 class PageWriter {
  public:

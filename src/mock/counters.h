@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/histogram.h"
 #include "mock/script.h"
 
 namespace nibble::mock {
@@ -73,6 +74,28 @@ class Counters {
   SecondsHistogram itl_;
   SecondsHistogram end_to_end_;
   SecondsHistogram queue_;
+};
+
+struct ErrorSnapshot {
+  std::uint64_t count = 0;
+  Nanoseconds p50 = 0;  // of the sizes of the errors, early or late
+  Nanoseconds p99 = 0;
+  Nanoseconds late_max = 0;
+  Nanoseconds early_max = 0;
+};
+
+// How far the server's own writes were from their due times: what a client that is tested against
+// it must not be blamed for. Any thread may add.
+class WriteErrors {
+ public:
+  void add(Nanoseconds late);
+  ErrorSnapshot snapshot() const;
+  void reset();
+
+ private:
+  LogHistogram size_;
+  LogHistogram late_;  // in each of these two the others are zeros
+  LogHistogram early_;
 };
 
 struct Occupancy {

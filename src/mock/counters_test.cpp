@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "mock/error_histogram.h"
-
 namespace nibble::mock {
 namespace {
 
@@ -86,8 +84,8 @@ TEST(MockMetrics, SglangAndLlamacpp) {
   EXPECT_EQ(metrics_page(MetricsStyle::kNone, script_of_100(), counters, now), "");
 }
 
-TEST(ErrorHistogram, RanksAndExtremes) {
-  ErrorHistogram errors;
+TEST(WriteErrors, RanksAndExtremes) {
+  WriteErrors errors;
   EXPECT_EQ(errors.snapshot().count, 0U);
   for (Nanoseconds error = 1; error <= 1000; ++error) errors.add(error * 1000);
   errors.add(-5000);

@@ -9,9 +9,6 @@
 namespace nibble::mock {
 namespace {
 
-// Far beyond every run (120 years), and far from what an integer holds.
-constexpr Nanoseconds kEndOfTime = 4'000'000'000'000'000'000;
-
 Random draws(const MockScript& script, std::uint64_t index, Draw purpose, std::uint64_t part = 0) {
   return Random(stream_seed(script.seed, index, purpose, part));
 }

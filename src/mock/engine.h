@@ -19,6 +19,9 @@
 
 namespace nibble::mock {
 
+// Far beyond every run (120 years), and far from what an integer holds.
+inline constexpr Nanoseconds kEndOfTime = 4'000'000'000'000'000'000;
+
 // What a request asks for, as far as it matters for times.
 struct Asked {
   std::int64_t prompt_tokens = 0;

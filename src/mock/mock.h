@@ -20,8 +20,8 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/result.h"
+#include "mock/counters.h"
 #include "mock/engine.h"
-#include "mock/error_histogram.h"
 #include "mock/script.h"
 
 namespace nibble::mock {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 
 #include "api/reply.h"
 
@@ -19,9 +18,7 @@ struct Route {
 
 Page models(Shared& shared) {
   const std::array models = {api::ModelInfo{shared.script.model, shared.script.max_model_len}};
-  const auto now = std::chrono::duration_cast<std::chrono::seconds>(
-      std::chrono::system_clock::now().time_since_epoch());
-  return {.body = api::models_body(models, now.count())};
+  return {.body = api::models_body(models, unix_seconds())};
 }
 
 Page nothing(Shared&) {

@@ -1,4 +1,5 @@
-// What a client asked for, read from the body of its request in whichever of the four forms.
+// What a client asked for, in whichever of the four forms: the request as a server reads it
+// (api/request.h), with its prompt counted instead of kept.
 //
 //   const std::optional<api::Dialect> dialect = api::dialect_of_path("/v1/chat/completions");
 //   NIBBLE_ASSIGN_OR_RETURN(const ClientRequest request, read_request(*dialect, body));
@@ -6,29 +7,23 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
 
-#include "api/backend.h"
-#include "base/result.h"
+#include "api/request.h"
 
 namespace nibble::mock {
 
 struct ClientRequest {
   api::Dialect dialect = api::Dialect::kChat;
-  std::string model;  // empty: none was named
-  std::int64_t prompt_tokens = 0;
-  std::optional<std::int64_t> max_tokens = std::nullopt;
-  bool stream = false;
-  bool stream_options = false;  // the field was there
-  bool include_usage = false;
-  bool continuous_usage = false;
+  api::GenerationRequest asked;    // without its prompt: answers take longer than it is needed
+  std::int64_t prompt_tokens = 0;  // of all prompts, where a list of them was given
 };
 
-// An error is a sentence for the 400 that answers it: broken JSON, no prompt, a number of tokens
-// below 1. Fields that the mock does not know are ignored, as servers do.
+// An error is a sentence for the 400 that answers it.
 Result<ClientRequest> read_request(api::Dialect dialect, std::string_view body);
+
+// Whether the body has stream_options: for a server that does not know them.
+bool has_stream_options(std::string_view body);
 
 // Runs of anything but ASCII white space.
 std::int64_t count_words(std::string_view text);

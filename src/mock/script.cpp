@@ -47,7 +47,7 @@ class Reading {
   }
   template <class Table, class Enum>
   void choice(const char* key, const Table& table, Enum& target) {
-    reader_choice(reader_, key, table, target);
+    read_choice(reader_, key, table, target);
   }
   void distribution(const char* key, Distribution& target, DistributionRange range) {
     const Json* found = reader_.any(key);

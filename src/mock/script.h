@@ -1,9 +1,10 @@
 // What a mock server does: every time, every form of the wire and every fault, from a file
 // (nibble.mock/1, docs/mock.md) or from flags. A script and a seed fix all that is drawn.
 //
-//   MockScript script;                                    // 50 ms to the first token, then 10 ms
-//   each script.capacity = 32; NIBBLE_ASSIGN_OR_RETURN(script, load_script("slow.json")); Json json
-//   = to_json(script);                          // complete: every field with its value
+//   MockScript script;                      // 50 ms to the first token, then 10 ms each
+//   script.capacity = 32;
+//   NIBBLE_ASSIGN_OR_RETURN(script, load_script("slow.json"));
+//   const Json json = to_json(script);      // complete: every field with its value
 #pragma once
 
 #include <cstdint>

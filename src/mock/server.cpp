@@ -49,14 +49,14 @@ awaitable<void> handle(std::shared_ptr<Shared> shared, net::ServerRequest reques
     co_await writer.respond(page.status, std::move(headers), std::move(page.body));
     co_return;
   }
-  Result<ClientRequest> asked = read_request(*dialect, request.body);
-  if (!asked) {
-    std::string message = asked.error().message;
+  if (!shared->script.usage.stream_options && has_stream_options(request.body)) {
+    std::string message = "stream_options: extra fields are not permitted";
     co_await refuse_request(writer, *dialect, std::move(message));
     co_return;
   }
-  if (asked->stream_options && !shared->script.usage.stream_options) {
-    std::string message = "stream_options: extra fields are not permitted";
+  Result<ClientRequest> asked = read_request(*dialect, request.body);
+  if (!asked) {
+    std::string message = asked.error().message;
     co_await refuse_request(writer, *dialect, std::move(message));
     co_return;
   }

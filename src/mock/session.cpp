@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/this_coro.hpp>
-#include <chrono>
 #include <fmt/core.h>
 
 #include "mock/answer_stream.h"
@@ -15,29 +14,23 @@ using boost::asio::awaitable;
 
 // How long a wait may be blind to a client that has gone.
 constexpr Nanoseconds kGlance = 50'000'000;
-constexpr Nanoseconds kForEver = 4'000'000'000'000'000'000;
-
-std::int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // g++ 12 miscompiles some coroutines: every co_await stands in a statement of its own, with its
 // arguments made before it.
 class Session {
  public:
-  Session(Shared& shared, net::ResponseWriter& writer, const ClientRequest& asked,
+  Session(Shared& shared, net::ResponseWriter& writer, const ClientRequest& request,
           Nanoseconds arrival, std::uint64_t index)
       : shared_(shared),
         script_(shared.script),
         pump_(shared.pump()),
         writer_(writer),
-        plan_(plan_request(script_, index,
-                           {.prompt_tokens = asked.prompt_tokens, .max_tokens = asked.max_tokens})),
-        answer_(script_, asked, plan_, unix_seconds()),
+        plan_(plan_request(
+            script_, index,
+            {.prompt_tokens = request.prompt_tokens, .max_tokens = request.asked.max_tokens})),
+        answer_(script_, request, plan_, unix_seconds()),
         stream_(script_, plan_, answer_),
-        streams_(asked.stream && script_.stream.mode != StreamMode::kBody),
+        streams_(request.asked.stream && script_.stream.mode != StreamMode::kBody),
         keeps_alive_(streams_ && script_.sse.keep_alive_ms > 0) {
     truth_.index = index;
     truth_.arrival = arrival;
@@ -109,7 +102,7 @@ class Session {
 
   awaitable<bool> wait_for_slot(std::shared_ptr<QueueTicket> ticket) {
     while (ticket->start == 0) {
-      const Nanoseconds next = next_glance(kForEver);
+      const Nanoseconds next = next_glance(kEndOfTime);
       const bool on_time = co_await pump_.until_woken(next, ticket->id);
       if (!on_time || writer_.peer_gone()) co_return false;
       if (ticket->start != 0) break;
@@ -259,7 +252,7 @@ class Session {
     const bool kept_alive = std::exchange(keeps_alive_, false);
     if (fault.ms) chunks.delay(from_milliseconds(*fault.ms));
     chunks.fault_is_over();
-    const Nanoseconds until = fault.ms ? chunks.due() : kForEver;
+    const Nanoseconds until = fault.ms ? chunks.due() : kEndOfTime;
     bool going = co_await wait_until(until);
     keeps_alive_ = kept_alive;
     const bool headless = streams_ && !writer_.head_sent();
@@ -329,9 +322,9 @@ class Session {
 
 }  // namespace
 
-awaitable<void> answer_request(Shared& shared, net::ResponseWriter& writer, ClientRequest asked,
+awaitable<void> answer_request(Shared& shared, net::ResponseWriter& writer, ClientRequest request,
                                Nanoseconds arrival, std::uint64_t index) {
-  Session session(shared, writer, asked, arrival, index);
+  Session session(shared, writer, request, arrival, index);
   co_await session.run();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 
 #include "base/check.h"
@@ -14,7 +15,19 @@ namespace {
 // The most truths kept for a reader that never comes: with 128 tokens each some 400 MB.
 constexpr std::size_t kMostTruths = 100'000;
 
+// Of the call that has just failed.
+Error cannot_write(const std::filesystem::path& path) {
+  return run_error("cannot write {}: {}", printable(path.string()),
+                   std::generic_category().message(errno));
+}
+
 }  // namespace
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
 Shared::Shared(MockScript given_script, MockOptions given_options)
     : script(std::move(given_script)),
@@ -93,15 +106,13 @@ Result<> Shared::open_truth_file() {
   if (options.truth_file.empty()) return {};
   truth_file_ = std::fopen(options.truth_file.c_str(), "we");
   if (truth_file_ != nullptr) return {};
-  return run_error("cannot write {}: {}", printable(options.truth_file.string()),
-                   std::generic_category().message(errno));
+  return cannot_write(options.truth_file);
 }
 
 Result<> Shared::close_truth_file() {
   const std::lock_guard lock(truth_mutex_);
   if (truth_file_ != nullptr && std::fclose(std::exchange(truth_file_, nullptr)) != 0) {
-    truth_fault_ = run_error("cannot write {}: {}", printable(options.truth_file.string()),
-                             std::generic_category().message(errno));
+    truth_fault_ = cannot_write(options.truth_file);
   }
   if (truth_fault_) return *truth_fault_;
   return {};
@@ -115,8 +126,7 @@ void Shared::record(RequestTruth truth) {
     // Flushed each time, so that the file can be read while the mock runs.
     if (std::fwrite(line.data(), 1, line.size(), truth_file_) != line.size() ||
         std::fflush(truth_file_) != 0) {
-      truth_fault_ = run_error("cannot write {}: {}", printable(options.truth_file.string()),
-                               std::generic_category().message(errno));
+      truth_fault_ = cannot_write(options.truth_file);
     }
   }
   if (options.keep_truths && truths_.size() < kMostTruths) truths_.push_back(std::move(truth));

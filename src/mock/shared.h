@@ -1,7 +1,7 @@
 // What the answers of one mock share, whichever loop they run on.
 //
 //   Shared& shared = ...;
-//   const std::shared_ptr<QueueTicket> ticket = shared.arrive(request.received_at, pump);
+//   const std::shared_ptr<QueueTicket> ticket = shared.arrive(request.received_at, executor);
 #pragma once
 
 #include <atomic>
@@ -18,11 +18,12 @@
 
 #include "mock/counters.h"
 #include "mock/engine.h"
-#include "mock/error_histogram.h"
 #include "mock/mock.h"
 #include "mock/pump.h"
 
 namespace nibble::mock {
+
+std::int64_t unix_seconds();  // since 1970, for what answers say of themselves
 
 // The place of a request in the queue. `start` is written once, before the waiter is woken.
 struct QueueTicket {
@@ -43,7 +44,7 @@ class Shared {
   const MockOptions options;
   const Nanoseconds started_at;
   Counters counters;
-  ErrorHistogram error;
+  WriteErrors error;
   std::function<void(Nanoseconds)> refuse;  // closes the listener for so long
 
   // The pump of the calling loop.

@@ -1,0 +1,34 @@
+// The prompt of a request's body, read by the scanner while the members around it become a tree:
+// prompts are nearly all of a body, and as a tree they cost several times as much (read_request in
+// bench/api_bench.cpp).
+//
+//   NIBBLE_ASSIGN_OR_RETURN(SplitBody split, split_body(Dialect::kCompletions, body, 1));
+//   split.rest              // the body with null for its prompt
+//   split.prompt.prompts    // the prompt
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "api/request.h"
+
+namespace nibble::api {
+
+struct PromptMember {
+  std::vector<Prompt> prompts;        // one or more, unless there is a fault
+  std::vector<ChatMessage> messages;  // chat: these instead
+  std::optional<Error> fault;         // the first
+};
+
+struct SplitBody {
+  Json rest;
+  PromptMember prompt;
+};
+
+// An error when the body is no JSON object; what is wrong with its prompt, more prompts than
+// `most_prompts` for one, stands in prompt.fault.
+Result<SplitBody> split_body(Dialect dialect, std::string_view body, std::size_t most_prompts);
+
+}  // namespace nibble::api
