@@ -7,38 +7,17 @@
 #include <fcntl.h>
 #include <optional>
 #include <sys/stat.h>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/units.h"
 
 namespace nibble {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Closes on destruction; close() tells whether the last bytes were accepted.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  bool close() {
-    const int fd = std::exchange(fd_, -1);
-    return fd < 0 || ::close(fd) == 0;
-  }
-
- private:
-  int fd_;
-};
-
-std::string errno_text(int code) {
-  return std::generic_category().message(code);
-}
 
 Error cannot_write(const fs::path& path, int code) {
   // A wrong place is the user's to mend; anything else (a full disk) is the run's failure.

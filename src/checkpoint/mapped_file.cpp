@@ -4,15 +4,15 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <system_error>
 #include <unistd.h>
+
+#include "base/descriptor.h"
 
 namespace nibble {
 namespace {
 
 Error cannot(const char* what, const std::filesystem::path& path, int code) {
-  return input_error("cannot {} {}: {}", what, path.string(),
-                     std::generic_category().message(code));
+  return input_error("cannot {} {}: {}", what, path.string(), errno_text(code));
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ Result<std::size_t> MappedFile::read(std::uint64_t offset, std::span<std::byte> 
     const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done,
                                 static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return run_error("cannot be read: {}", std::generic_category().message(errno));
+    if (got < 0) return run_error("cannot be read: {}", errno_text(errno));
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }

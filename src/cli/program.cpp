@@ -6,8 +6,8 @@
 #include <exception>
 #include <fmt/core.h>
 #include <new>
-#include <system_error>
 
+#include "base/descriptor.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -85,7 +85,7 @@ int fail(std::string_view sentence, int status) {
 // `status`; a full disk is one.
 int output_failed(int error_number, int status) {
   if (error_number == EPIPE) return status;
-  const std::string reason = std::generic_category().message(error_number);
+  const std::string reason = errno_text(error_number);
   return fail("cannot write to standard output: " + reason, kFailed);
 }
 

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/text.h"
 #include "telemetry/line_file.h"
 #include "telemetry/watch.h"
@@ -51,8 +52,7 @@ class Screen {
 Result<int> finish(const Screen& screen, const std::string& health) {
   const std::optional<int> fault = screen.fault();
   if (fault && *fault != EPIPE && *fault != ECANCELED) {
-    return run_error("cannot write to standard output: {}",
-                     std::generic_category().message(*fault));
+    return run_error("cannot write to standard output: {}", errno_text(*fault));
   }
   if (!fault) fmt::print("\n{}", health);
   return 0;

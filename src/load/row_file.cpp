@@ -4,10 +4,10 @@
 #include <fcntl.h>
 #include <mutex>
 #include <sys/stat.h>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/units.h"
 #include "load/record_json.h"
 
@@ -20,26 +20,6 @@ constexpr std::size_t kBuffer = 256 << 10;
 constexpr std::size_t kReadBlock = 1 << 20;
 // A row has about 12 bytes a token: this is an answer of 20 million of them.
 constexpr std::size_t kLongestRow = 256 << 20;
-
-std::string errno_text(int code) {
-  return std::generic_category().message(code);
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() { close(); }
-  int get() const { return fd_; }
-  bool close() {
-    const int fd = std::exchange(fd_, -1);
-    return fd < 0 || ::close(fd) == 0;
-  }
-
- private:
-  int fd_;
-};
 
 }  // namespace
 

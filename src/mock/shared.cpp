@@ -4,9 +4,9 @@
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <chrono>
-#include <system_error>
 
 #include "base/check.h"
+#include "base/descriptor.h"
 #include "base/text.h"
 
 namespace nibble::mock {
@@ -17,8 +17,7 @@ constexpr std::size_t kMostTruths = 100'000;
 
 // Of the call that has just failed.
 Error cannot_write(const std::filesystem::path& path) {
-  return run_error("cannot write {}: {}", printable(path.string()),
-                   std::generic_category().message(errno));
+  return run_error("cannot write {}: {}", printable(path.string()), errno_text(errno));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/text.h"
 
 namespace nibble::telemetry {
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 Result<std::string> text_of(const fs::path& path) {
   errno = 0;
   std::ifstream file(path);
-  if (!file) return run_error("{}: {}", path.string(), std::strerror(errno));
+  if (!file) return run_error("{}: {}", path.string(), errno_text(errno));
   std::ostringstream text;
   text << file.rdbuf();
   if (text.str().empty()) return run_error("{} is empty", path.string());

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstring>
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "telemetry/serve.h"
 
 namespace nibble::telemetry {
@@ -45,7 +45,7 @@ Result<> LineFile::open(std::shared_ptr<SampleStore> store, const std::string& p
     descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     own_ = descriptor_ >= 0;
     if (!own_) {
-      return input_error("{}: {}; give a file that can be written", path, std::strerror(errno));
+      return input_error("{}: {}; give a file that can be written", path, errno_text(errno));
     }
   }
   feed_.emplace(std::move(store), host_name());
@@ -56,7 +56,7 @@ Result<bool> LineFile::write(const std::atomic<bool>& stop) {
   if (!feed_) return true;
   const std::optional<int> fault = write_all(descriptor_, feed_->take(), stop);
   if (fault == ECANCELED || (fault == EPIPE && !own_)) return false;
-  if (fault) return run_error("{}: {}; what came before is kept", name_, std::strerror(*fault));
+  if (fault) return run_error("{}: {}; what came before is kept", name_, errno_text(*fault));
   if (feed_->overrun()) {
     return run_error("{}: it took nothing for so long that samples are lost", name_);
   }
