@@ -4,13 +4,13 @@
 
 #include "mock/mock.h"
 #include "mock/test_client.h"
+#include "mock/test_server.h"
 
 namespace nibble::mock {
 namespace {
 
 using net::NetFault;
 
-constexpr Nanoseconds kMs = 1'000'000;
 constexpr const char* kStream =
     R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 6, "stream": true})";
 constexpr const char* kWhole =
@@ -42,10 +42,7 @@ Seen meet(Fault fault, const char* body, net::Timeouts timeouts = {}) {
     EXPECT_EQ(after.arrivals.size(), 6U);
   }
   // A client that has gone is noticed soon, not at once.
-  const Nanoseconds patience = monotonic_now() + 2000 * kMs;
-  while (mock->stats().running > 0 && monotonic_now() < patience) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  settle(*mock);
   seen.stats = mock->stats();
   seen.truths = mock->take_truths();
   EXPECT_EQ(seen.stats.running, 0);

@@ -31,6 +31,7 @@ TEST(MockServer, TimesAreThoseOfTheScriptAndOfTheTruth) {
   TestClient client(mock.url());
   client.ask(kCompletions, completion(1));  // the connection
   const Answer answer = client.ask(kCompletions, completion(10));
+  settle(mock);
   const std::vector<RequestTruth> truths = mock.take_truths();
   ASSERT_EQ(truths.size(), 2U);
   const RequestTruth& truth = truths[1];
@@ -78,6 +79,7 @@ TEST(MockServer, FourRunAndTheOthersWait) {
   TestClient client(mock.url());
   const std::vector<Answer> answers =
       client.ask_all(kCompletions, std::vector<std::string>(10, completion(11)));
+  settle(mock);
   EXPECT_EQ(mock.stats().most_running, 4);
   EXPECT_EQ(mock.stats().completed, 10);
   std::vector<RequestTruth> truths = mock.take_truths();
@@ -104,6 +106,7 @@ TEST(MockServer, ThoseWhoLeaveTheQueueLoseTheirPlace) {
   });
   patient.ask(kCompletions, completion(1));
   leaves.join();
+  settle(mock);
   const MockStats stats = mock.stats();
   EXPECT_EQ(stats.running, 0);
   EXPECT_EQ(stats.waiting, 0);

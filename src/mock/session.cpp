@@ -43,7 +43,7 @@ class Session {
     if (plan_.fault != nullptr && strikes_at_once(*plan_.fault)) {
       std::string truth = truth_header();
       co_await strike_at_once(shared_, writer_, *plan_.fault, std::move(truth));
-      shared_.record(std::move(truth_));
+      shared_.record(truth_);
       co_return;
     }
     boost::asio::any_io_executor executor = co_await boost::asio::this_coro::executor;
@@ -55,8 +55,9 @@ class Session {
     }
     // Else what is missing would look like a whole answer.
     if (!ended_) writer_.close();
+    // In this order, so that whoever sees that the request has ended finds its truth.
+    shared_.record(truth_);
     leave(*ticket);
-    shared_.record(std::move(truth_));
   }
 
  private:

@@ -117,7 +117,7 @@ Result<> Shared::close_truth_file() {
   return {};
 }
 
-void Shared::record(RequestTruth truth) {
+void Shared::record(const RequestTruth& truth) {
   if (!keeps_truths()) return;
   const std::lock_guard lock(truth_mutex_);
   if (truth_file_ != nullptr && !truth_fault_) {
@@ -128,7 +128,7 @@ void Shared::record(RequestTruth truth) {
       truth_fault_ = cannot_write(options.truth_file);
     }
   }
-  if (options.keep_truths && truths_.size() < kMostTruths) truths_.push_back(std::move(truth));
+  if (options.keep_truths && truths_.size() < kMostTruths) truths_.push_back(truth);
 }
 
 std::vector<RequestTruth> Shared::take_truths() {

@@ -63,7 +63,7 @@ class Shared {
   Occupancy occupancy() const;
 
   bool keeps_truths() const { return options.keep_truths || !options.truth_file.empty(); }
-  void record(RequestTruth truth);
+  void record(const RequestTruth& truth);
   std::vector<RequestTruth> take_truths();
   Result<> open_truth_file();
   Result<> close_truth_file();

@@ -4,9 +4,11 @@
 //   const Answer answer = TestClient(mock.url()).ask(kChat, chat(4, kUsage));
 #pragma once
 
+#include <chrono>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "mock/mock.h"
@@ -28,6 +30,15 @@ inline RunningMock start(MockScript script, MockOptions options = {}) {
   Result<RunningMock> mock = start_mock(std::move(script), options);
   EXPECT_TRUE(mock.ok()) << (mock.ok() ? "" : mock.error().message);
   return std::move(*mock);
+}
+
+// A client has its last byte a moment before the server has noted that the request ended: what the
+// mock says of it is asked for after this. Two seconds at most; the tests then see what is wrong.
+inline void settle(const RunningMock& mock) {
+  const Nanoseconds patience = monotonic_now() + 2000 * kMs;
+  while (mock.stats().running > 0 && monotonic_now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 inline constexpr const char* kCompletions = "/v1/completions";
