@@ -45,18 +45,6 @@ struct GenerationRequest {
   friend bool operator==(const GenerationRequest&, const GenerationRequest&) = default;
 };
 
-// One of the prompts of a request that has several.
-struct Prompt {
-  std::string text;
-  std::vector<std::int32_t> ids;  // instead of the text
-  friend bool operator==(const Prompt&, const Prompt&) = default;
-};
-
-struct RequestBatch {
-  GenerationRequest request;   // with the first prompt
-  std::vector<Prompt> others;  // that are to be answered likewise
-};
-
 struct RequestBody {
   std::string json;
   // What the server will see, extra_body considered.
@@ -70,10 +58,9 @@ struct RequestBody {
 // asked: token ids in a chat, a minimum above the maximum, extra_body that is no object.
 Result<RequestBody> request_body(const Backend& backend, const GenerationRequest& request);
 
-// What a server makes of a body. The error is a sentence for a 400 answer. The native formats count
+// What a server makes of a body. The error is a sentence for a 400 answer, which a list of several
+// prompts gets too: one answer to all of them would look like a whole one. The native formats count
 // in every event without being asked: of them both fields of usage are set.
 Result<GenerationRequest> parse_request(Dialect dialect, std::string_view body);
-// The same of a body that may hold a list of up to `most_prompts` prompts.
-Result<RequestBatch> parse_batch(Dialect dialect, std::string_view body, std::size_t most_prompts);
 
 }  // namespace nibble::api

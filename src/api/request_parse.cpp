@@ -16,7 +16,7 @@ class RequestReader {
         body_(split_.rest),
         reader_(body_, "request") {}
 
-  Result<RequestBatch> read() {
+  Result<GenerationRequest> read() {
     request_.model = reader_.string("model").value_or("");
     if (dialect_ == Dialect::kSglang) {
       read_sglang();
@@ -27,7 +27,7 @@ class RequestReader {
     }
     check_limits();
     NIBBLE_RETURN_IF_ERROR(reader_.finish_lenient());
-    return RequestBatch{std::move(request_), std::move(others_)};
+    return std::move(request_);
   }
 
  private:
@@ -149,11 +149,8 @@ class RequestReader {
     PromptMember& member = split_.prompt;
     if (member.fault) return reader_.fault(*member.fault);
     request_.messages = std::move(member.messages);
-    if (member.prompts.empty()) return;
-    request_.prompt = std::move(member.prompts.front().text);
-    request_.prompt_ids = std::move(member.prompts.front().ids);
-    member.prompts.erase(member.prompts.begin());
-    others_ = std::move(member.prompts);
+    request_.prompt = std::move(member.text);
+    request_.prompt_ids = std::move(member.ids);
   }
 
   void check_limits() {
@@ -173,19 +170,13 @@ class RequestReader {
   const Json& body_;
   ObjectReader reader_;
   GenerationRequest request_;
-  std::vector<Prompt> others_;
 };
 
 }  // namespace
 
-Result<RequestBatch> parse_batch(Dialect dialect, std::string_view body, std::size_t most_prompts) {
-  NIBBLE_ASSIGN_OR_RETURN(SplitBody split, split_body(dialect, body, most_prompts));
-  return RequestReader(dialect, std::move(split)).read();
-}
-
 Result<GenerationRequest> parse_request(Dialect dialect, std::string_view body) {
-  NIBBLE_ASSIGN_OR_RETURN(RequestBatch batch, parse_batch(dialect, body, 1));
-  return std::move(batch.request);
+  NIBBLE_ASSIGN_OR_RETURN(SplitBody split, split_body(dialect, body));
+  return RequestReader(dialect, std::move(split)).read();
 }
 
 }  // namespace nibble::api

@@ -17,10 +17,9 @@ using Kind = JsonScanner::Kind;
 // come later.
 class PromptReader {
  public:
-  PromptReader(JsonScanner& scan, std::string_view key, std::size_t most_prompts)
-      : scan_(scan), key_(key), most_prompts_(most_prompts) {}
+  PromptReader(JsonScanner& scan, std::string_view key) : scan_(scan), key_(key) {}
 
-  // Text, token ids, or a list of texts and of lists of token ids.
+  // Text, token ids, or a list that holds one of either.
   PromptMember read_prompts() {
     if (scan_.peek() == Kind::kArray) {
       read_list();
@@ -67,13 +66,11 @@ class PromptReader {
   }
 
   void read_text() {
-    Prompt prompt;
-    if (!scan_.read_string(prompt.text)) {
+    if (!scan_.read_string(member_.text)) {
       fault_at(key_, "must be text or a list of token ids");
-    } else if (prompt.text.empty()) {
+    } else if (member_.text.empty()) {
       fault_at(key_, "is empty; give text or token ids");
     }
-    add(std::move(prompt));
   }
 
   // The opening bracket is next; what stands first says what the list holds.
@@ -86,13 +83,10 @@ class PromptReader {
       ++prompts;
       read_of_several();
     } while (scan_.next_item());
-    if (prompts <= most_prompts_) return;
+    if (prompts == 1) return;
     // The first thing to mend, whatever else is wrong with them.
     member_.fault.reset();
-    fault_at(key_, most_prompts_ == 1
-                       ? fmt::format("holds {} prompts; send a request for each of them", prompts)
-                       : fmt::format("holds {} prompts; send at most {} in a request", prompts,
-                                     most_prompts_));
+    fault_at(key_, fmt::format("holds {} prompts; send a request for each of them", prompts));
   }
 
   void read_of_several() {
@@ -104,17 +98,15 @@ class PromptReader {
 
   // The first id is next.
   void read_ids() {
-    Prompt prompt;
     do {
       const std::string_view item = scan_.read_raw();
       if (const std::optional<std::int32_t> id = id_of(item)) {
-        prompt.ids.push_back(*id);
+        member_.ids.push_back(*id);
       } else {
         fault_at(key_,
                  fmt::format("holds {}, which is no token id", printable(item, kShownColumns)));
       }
     } while (scan_.next_item());
-    add(std::move(prompt));
   }
 
   static std::optional<std::int32_t> id_of(std::string_view item) {
@@ -124,11 +116,6 @@ class PromptReader {
     const std::optional<std::int64_t> id = JsonScanner(item).read_integer();  // 8.0
     if (!id || *id < 0 || *id > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
     return static_cast<std::int32_t>(*id);
-  }
-
-  // Those that are too many are counted only.
-  void add(Prompt prompt) {
-    if (member_.prompts.size() < most_prompts_) member_.prompts.push_back(std::move(prompt));
   }
 
   void read_message() {
@@ -205,7 +192,6 @@ class PromptReader {
 
   JsonScanner& scan_;
   std::string_view key_;
-  std::size_t most_prompts_;
   std::string where_ = "request";
   PromptMember member_;
 };
@@ -218,8 +204,8 @@ bool is_prompt(Dialect dialect, std::string_view key) {
 
 class BodySplitter {
  public:
-  BodySplitter(Dialect dialect, std::string_view body, std::size_t most_prompts)
-      : dialect_(dialect), body_(body), scan_(body), most_prompts_(most_prompts) {}
+  BodySplitter(Dialect dialect, std::string_view body)
+      : dialect_(dialect), body_(body), scan_(body) {}
 
   Result<SplitBody> split() {
     for (scan_.open_object(); scan_.next_member();) {
@@ -249,7 +235,7 @@ class BodySplitter {
       scan_.skip();
       return;
     }
-    PromptReader reader(scan_, key, most_prompts_);
+    PromptReader reader(scan_, key);
     PromptMember read = dialect_ == Dialect::kChat ? reader.read_messages() : reader.read_prompts();
     // SGLang takes the token ids where it is given both.
     if (!found_ || key == "input_ids") found_ = std::move(read);
@@ -280,15 +266,14 @@ class BodySplitter {
   Dialect dialect_;
   std::string_view body_;
   JsonScanner scan_;
-  std::size_t most_prompts_;
   std::string rest_ = "{";
   std::optional<PromptMember> found_;
 };
 
 }  // namespace
 
-Result<SplitBody> split_body(Dialect dialect, std::string_view body, std::size_t most_prompts) {
-  return BodySplitter(dialect, body, most_prompts).split();
+Result<SplitBody> split_body(Dialect dialect, std::string_view body) {
+  return BodySplitter(dialect, body).split();
 }
 
 }  // namespace nibble::api

@@ -2,13 +2,14 @@
 // prompts are nearly all of a body, and as a tree they cost several times as much (read_request in
 // bench/api_bench.cpp).
 //
-//   NIBBLE_ASSIGN_OR_RETURN(SplitBody split, split_body(Dialect::kCompletions, body, 1));
+//   NIBBLE_ASSIGN_OR_RETURN(SplitBody split, split_body(Dialect::kCompletions, body));
 //   split.rest              // the body with null for its prompt
-//   split.prompt.prompts    // the prompt
+//   split.prompt.text       // the prompt, or prompt.ids
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,7 +18,8 @@
 namespace nibble::api {
 
 struct PromptMember {
-  std::vector<Prompt> prompts;        // one or more, unless there is a fault
+  std::string text;
+  std::vector<std::int32_t> ids;      // instead of the text
   std::vector<ChatMessage> messages;  // chat: these instead
   std::optional<Error> fault;         // the first
 };
@@ -27,8 +29,8 @@ struct SplitBody {
   PromptMember prompt;
 };
 
-// An error when the body is no JSON object; what is wrong with its prompt, more prompts than
-// `most_prompts` for one, stands in prompt.fault.
-Result<SplitBody> split_body(Dialect dialect, std::string_view body, std::size_t most_prompts);
+// An error when the body is no JSON object; what is wrong with its prompt, more than one for
+// example, stands in prompt.fault.
+Result<SplitBody> split_body(Dialect dialect, std::string_view body);
 
 }  // namespace nibble::api

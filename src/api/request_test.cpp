@@ -186,25 +186,23 @@ TEST(ParseRequest, FormsThatClientsSend) {
   EXPECT_EQ(chat.max_tokens, 3);
 }
 
-TEST(ParseRequest, SeveralPrompts) {
-  const auto read = [](Dialect dialect, std::string_view body) {
-    return parse_batch(dialect, body, 3);
+TEST(ParseRequest, AListHoldsOnePrompt) {
+  const auto refusal = [](std::string_view body) {
+    const auto read = parse_request(Dialect::kCompletions, body);
+    return read.ok() ? std::string() : read.error().message;
   };
-  const auto texts = read(Dialect::kCompletions, R"({"prompt":["a","b","c"],"max_tokens":2})");
-  ASSERT_TRUE(texts.ok());
-  EXPECT_EQ(texts->request,
-            *parse_request(Dialect::kCompletions, R"({"prompt":"a","max_tokens":2})"));
-  EXPECT_EQ(texts->others, (std::vector<Prompt>{{.text = "b"}, {.text = "c"}}));
-  const auto ids = read(Dialect::kSglang, R"({"input_ids":[[1,2],[3]],"text":"x"})");
+  const auto text = parse_request(Dialect::kCompletions, R"({"prompt":["a"],"max_tokens":2})");
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(*text, *parse_request(Dialect::kCompletions, R"({"prompt":"a","max_tokens":2})"));
+  const auto ids = parse_request(Dialect::kSglang, R"({"input_ids":[[1,2]],"text":"x"})");
   ASSERT_TRUE(ids.ok());
-  EXPECT_EQ(ids->request.prompt_ids, (std::vector<std::int32_t>{1, 2}));
-  EXPECT_EQ(ids->others, (std::vector<Prompt>{{.ids = {3}}}));
-  EXPECT_TRUE(read(Dialect::kCompletions, R"({"prompt":["a"]})")->others.empty());
-  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt":["a","b","c","d"]})").error().message,
-            "request: \"prompt\" holds 4 prompts; send at most 3 in a request");
-  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt":["a",""]})").error().message,
-            "request: \"prompt\" is empty; give text or token ids");
-  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt":[[1],[]]})").error().message,
+  EXPECT_EQ(ids->prompt_ids, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(refusal(R"({"prompt":["a","b","c","d"]})"),
+            "request: \"prompt\" holds 4 prompts; send a request for each of them");
+  EXPECT_EQ(refusal(R"({"prompt":[[1,2],[3]]})"),
+            "request: \"prompt\" holds 2 prompts; send a request for each of them");
+  EXPECT_EQ(refusal(R"({"prompt":[""]})"), "request: \"prompt\" is empty; give text or token ids");
+  EXPECT_EQ(refusal(R"({"prompt":[[]]})"),
             "request: \"prompt\" must be text or a list of token ids");
 }
 

@@ -7,15 +7,9 @@
 namespace nibble::mock {
 namespace {
 
-constexpr std::size_t kMostPrompts = 4096;
-
 bool is_space(char letter) {
   return letter == ' ' || letter == '\n' || letter == '\t' || letter == '\r' || letter == '\f' ||
          letter == '\v';
-}
-
-std::int64_t count_tokens(std::string_view text, std::size_t ids) {
-  return count_words(text) + static_cast<std::int64_t>(ids);
 }
 
 }  // namespace
@@ -43,15 +37,12 @@ bool has_stream_options(std::string_view body) {
 }
 
 Result<ClientRequest> read_request(api::Dialect dialect, std::string_view body) {
-  NIBBLE_ASSIGN_OR_RETURN(api::RequestBatch batch, api::parse_batch(dialect, body, kMostPrompts));
-  ClientRequest request{.dialect = dialect, .asked = std::move(batch.request)};
+  NIBBLE_ASSIGN_OR_RETURN(api::GenerationRequest asked, api::parse_request(dialect, body));
+  ClientRequest request{.dialect = dialect, .asked = std::move(asked)};
   request.asked.extra_body = {};
   const std::string prompt = std::exchange(request.asked.prompt, {});
   const std::vector<std::int32_t> ids = std::exchange(request.asked.prompt_ids, {});
-  request.prompt_tokens = count_tokens(prompt, ids.size());
-  for (const api::Prompt& other : batch.others) {
-    request.prompt_tokens += count_tokens(other.text, other.ids.size());
-  }
+  request.prompt_tokens = count_words(prompt) + static_cast<std::int64_t>(ids.size());
   for (const api::ChatMessage& message : std::exchange(request.asked.messages, {})) {
     request.prompt_tokens += count_words(message.content);
   }

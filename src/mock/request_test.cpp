@@ -28,9 +28,18 @@ TEST(MockRequest, Completions) {
 
 TEST(MockRequest, TokenIdsAreCountedExactly) {
   EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt": [1, 2, 3]})").prompt_tokens, 3);
-  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt": [[1, 2], [3, 4, 5]]})").prompt_tokens, 5);
+  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt": [[1, 2]]})").prompt_tokens, 2);
   EXPECT_EQ(read(Dialect::kSglang, R"({"input_ids": [1, 2, 3, 4]})").prompt_tokens, 4);
-  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt": ["a b", "c"]})").prompt_tokens, 3);
+  EXPECT_EQ(read(Dialect::kCompletions, R"({"prompt": ["a b"]})").prompt_tokens, 2);
+}
+
+// One answer to two prompts would pass for a whole one.
+TEST(MockRequest, SeveralPromptsAreRefused) {
+  for (const char* body : {R"({"prompt": ["a b", "c"]})", R"({"prompt": [[1, 2], [3, 4, 5]]})"}) {
+    const Result<ClientRequest> request = read_request(Dialect::kCompletions, body);
+    ASSERT_FALSE(request.ok()) << body;
+    EXPECT_NE(request.error().message.find("holds 2 prompts"), std::string::npos);
+  }
 }
 
 TEST(MockRequest, Chat) {
