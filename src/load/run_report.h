@@ -1,0 +1,91 @@
+// A whole load test: its levels joined with what else was seen, where throughput stops growing and
+// why, and what it was measured with. From it come the document, the CSV, the table and the plots.
+//
+//   RunReport report{.setup = setup, .levels = levels};
+//   analyze_sweep(report, ledger_or_null);
+//   write_file(path, to_json(report).dump());       // nibble.load/1
+//   fmt::print("{}", run_text(report, style));
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "base/table.h"
+#include "ledger/step.h"
+#include "load/client_audit.h"
+#include "load/joined.h"
+#include "load/knee.h"
+#include "load/level_report.h"
+#include "load/step_fit.h"
+#include "load/usl.h"
+
+namespace nibble::load {
+
+// What the run was made with: enough to make it again.
+struct RunSetup {
+  std::string date;  // "20261130-101500", as vLLM writes it
+  std::string started_utc;
+  std::string command;  // the command line, secrets left out
+  std::string base_url;
+  std::string endpoint;  // "/v1/completions"
+  std::string backend;   // as it was named
+  std::string model_id;
+  std::string tokenizer_id;  // empty: none was used
+  std::string dataset;       // "random", ...
+  std::vector<std::pair<std::string, Json>> dataset_options;  // "random_input_len" -> 1024, ...
+  std::vector<std::pair<std::string, std::string>> metadata;  // --metadata K=V
+  std::string label;                                          // --label
+  std::int64_t seed = 0;
+  bool ignore_eos = true;
+  Json timeouts;         // {"connect_s", "first_byte_s", "idle_s", "total_s"}
+  Json server;           // what it says of itself: {"version": ..., "models": ..., "server_info": ...}
+  Json host;             // this machine: cores, kernel, GPU names
+  std::vector<std::string> notes;  // what the client had to do otherwise than asked, and why
+};
+
+struct LevelResult {
+  LevelReport report;
+  ClientAudit audit;
+  Joined joined;
+  Json telemetry;      // all signals of the window, with reasons
+  std::string window;  // what the joined numbers are of: "steady window" or "whole level"
+};
+
+struct RunReport {
+  RunSetup setup;
+  std::vector<LevelResult> levels;
+  std::string incomplete;  // why the run is only a part; empty: whole
+  // Filled by analyze_sweep().
+  std::optional<Knee> knee;  // nullopt: fewer than three levels
+  std::optional<UslFit> usl;
+  std::optional<StepFit> step_fit;  // nullopt: no model was given
+  std::string step_note;            // what the roofs leave out, or why there is no fit
+};
+
+// Knee, USL and physical fit over the levels that count (complete, or with a steady window, and
+// not client-limited). The ledger gives regressors and roofs; nullptr: no model was given.
+Result<> analyze_sweep(RunReport& report, const Ledger* ledger);
+
+// The complete document, nibble.load/1. With one level its numbers also stand at the top, as in a
+// file of `vllm bench serve --save-result`.
+Json to_json(const RunReport& report);
+
+// One header and a line a level: numbers of the level, then of the joined signals, then the audit.
+std::string run_csv(const RunReport& report);
+
+// The joined table of the sweep, a row a level: tok/s, TTFT, TPOT, ITL, running, queued, KV, power,
+// activities, clock, J/token. Columns that no level has are left out, and their reasons stand in
+// `without`, each once.
+Table sweep_table(const RunReport& report, std::vector<std::string>& without);
+// One level as `vllm bench serve` prints it, for a run with a single level: name and value a row.
+Table level_table(const LevelResult& level);
+// What a reader must know beside the numbers: flags, failed checks, client-limited levels, knee,
+// fits, notes; one sentence each, the gravest first.
+std::vector<std::string> sentences(const RunReport& report);
+
+}  // namespace nibble::load
