@@ -21,7 +21,7 @@ add_library(nibble_shared SHARED)
 set_target_properties(nibble_shared PROPERTIES
   OUTPUT_NAME nibble LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${api_version})
 target_link_libraries(nibble_shared PRIVATE ${library_targets} ${CMAKE_DL_LIBS} Threads::Threads)
-# fmt, nlohmann-json and PCRE2 are compiled in; only our own names are visible outside.
+# fmt, nlohmann-json, PCRE2, utf8proc and OpenSSL are linked in; only our own names are visible outside.
 set(symbols "${PROJECT_SOURCE_DIR}/cmake/libnibble.map")
 target_link_options(nibble_shared PRIVATE "LINKER:--version-script=${symbols}")
 set_target_properties(nibble_shared PROPERTIES LINK_DEPENDS "${symbols}")
@@ -64,7 +64,7 @@ Version: @PROJECT_VERSION@
 Requires: fmt
 Cflags: -I\${includedir}/nibble-@api_version@
 Libs: -L\${libdir} -lnibble
-Libs.private: -lpcre2-8 -ldl -pthread
+Libs.private: -lpcre2-8 -lutf8proc -lssl -lcrypto -ldl -pthread
 ")
 
 install(TARGETS nibble nibble_shared nibble_static)

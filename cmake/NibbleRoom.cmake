@@ -2,15 +2,17 @@
 #   DEPENDS rooms that this one may include (transitively)
 #   SOURCES  .cpp files
 #   TESTS    *_test.cpp files, linked into one program nibble_NAME_test
-#   LIBRARIES third-party libraries)
+#   LIBRARIES third-party libraries
+#   ASIO      most files of this room include Asio)
 #
 # Makes the object library nibble_NAME. Two checks become part of the build:
 # - a file of this room includes nothing but this room and its DEPENDS, transitively;
 # - every header of the room compiles alone (NO_HEADER_CHECK names the exceptions).
+include(NibblePrecompiled)
 set_property(GLOBAL PROPERTY NIBBLE_ROOMS "")
 
 function(nibble_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPENDS;SOURCES;TESTS;LIBRARIES;NO_HEADER_CHECK" ${ARGN})
+  cmake_parse_arguments(ROOM "ASIO" "" "DEPENDS;SOURCES;TESTS;LIBRARIES;NO_HEADER_CHECK" ${ARGN})
 
   set(allowed "${name}")
   foreach(dependency IN LISTS ROOM_DEPENDS)
@@ -26,9 +28,14 @@ function(nibble_room name)
 
   add_library(nibble_${name} OBJECT ${ROOM_SOURCES})
   target_link_libraries(nibble_${name} PUBLIC nibble_options ${ROOM_LIBRARIES})
+  set(headers standard)
+  if(ROOM_ASIO)
+    set(headers asio)
+  endif()
+  nibble_precompile_objects(nibble_${name} ${headers})
 
   _nibble_check_includes(${name} "${allowed}")
-  _nibble_check_headers(${name} "${ROOM_NO_HEADER_CHECK}")
+  _nibble_check_headers(${name} "${ROOM_NO_HEADER_CHECK}" ${headers})
 
   if(NIBBLE_TESTS AND ROOM_TESTS)
     add_executable(nibble_${name}_test ${ROOM_TESTS})
@@ -36,18 +43,7 @@ function(nibble_room name)
     target_link_libraries(nibble_${name}_test PRIVATE GTest::gtest GTest::gtest_main)
     target_compile_definitions(nibble_${name}_test PRIVATE
       NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    # Tests run once a build: compiling them is what costs.
-    target_compile_options(nibble_${name}_test PRIVATE -O0)
-    if(NOT TARGET nibble_test_headers)
-      add_library(nibble_test_headers OBJECT "${PROJECT_SOURCE_DIR}/cmake/test_headers.cpp")
-      target_link_libraries(nibble_test_headers PRIVATE nibble_options GTest::gtest)
-      target_compile_definitions(nibble_test_headers PRIVATE
-        NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-      target_compile_options(nibble_test_headers PRIVATE -O0 -fPIE)
-      target_precompile_headers(nibble_test_headers PRIVATE
-        <gtest/gtest.h> <fmt/core.h> <algorithm> <string> <vector>)
-    endif()
-    target_precompile_headers(nibble_${name}_test REUSE_FROM nibble_test_headers)
+    nibble_compile_quickly(nibble_${name}_test ${headers})
     gtest_discover_tests(nibble_${name}_test
       TEST_PREFIX "${name}." PROPERTIES LABELS fast TIMEOUT 60 DISCOVERY_TIMEOUT 60)
   endif()
@@ -83,13 +79,14 @@ function(_nibble_check_includes name allowed)
   add_custom_target(nibble_${name}_includes ALL DEPENDS "${stamp}")
 endfunction()
 
-# A header that is the first include of its own .cpp file compiles alone, or that file would not: the
-# others get a check of their own.
-function(_nibble_check_headers name exceptions)
+# A header that is the first include of its own .cpp file compiles alone, or that file would not: each
+# of the others is compiled as a file of its own. What precompiled headers would hide,
+# tests/source/test_includes.py looks up: the names of std, fmt and Asio.
+function(_nibble_check_headers name exceptions precompiled)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src"
        "${CMAKE_CURRENT_SOURCE_DIR}/*.h")
   list(REMOVE_ITEM headers ${exceptions})
-  set(stamps "")
+  set(sources "")
   foreach(header IN LISTS headers)
     set(path "${PROJECT_SOURCE_DIR}/src/${header}")
     string(REGEX REPLACE "[.]h$" ".cpp" source "${path}")
@@ -102,15 +99,13 @@ function(_nibble_check_headers name exceptions)
       endif()
     endif()
     string(REPLACE "/" "_" flat "${header}")
-    set(stamp "${CMAKE_CURRENT_BINARY_DIR}/${flat}.alone.stamp")
-    add_custom_command(OUTPUT "${stamp}"
-      COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -Wall -Wextra
-              -Wno-missing-field-initializers -Werror "-I${PROJECT_SOURCE_DIR}/src" -include "${path}"
-              -x c++ /dev/null
-      COMMAND ${CMAKE_COMMAND} -E touch "${stamp}"
-      DEPENDS "${path}" IMPLICIT_DEPENDS CXX "${path}"
-      COMMENT "Checking that ${header} compiles alone" VERBATIM)
-    list(APPEND stamps "${stamp}")
+    set(alone "${CMAKE_CURRENT_BINARY_DIR}/alone/${flat}.cpp")
+    file(CONFIGURE OUTPUT "${alone}" CONTENT "#include \"${header}\"\n" @ONLY)
+    list(APPEND sources "${alone}")
   endforeach()
-  add_custom_target(nibble_${name}_headers ALL DEPENDS ${stamps})
+  if(sources)
+    add_library(nibble_${name}_headers OBJECT ${sources})
+    target_link_libraries(nibble_${name}_headers PRIVATE nibble_options)
+    nibble_precompile_objects(nibble_${name}_headers ${precompiled})
+  endif()
 endfunction()

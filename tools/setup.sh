@@ -5,6 +5,7 @@
 #   tools/setup.sh test    and what the tests take
 #   tools/setup.sh fuzz    and what coverage-guided fuzzing takes
 #   tools/setup.sh oracle  and what making the golden files anew takes
+#   tools/setup.sh python  and what tools/real_server_check.sh and bench/load_peers.py take
 set -euo pipefail
 
 build_packages=(
@@ -22,14 +23,16 @@ test_packages=(
 
 fuzz_packages=(clang-14 libclang-rt-14-dev)
 oracle_packages=(python3 python3-venv)
+python_packages=(python3 python3-venv python3-jsonschema)
 
 case ${1:-} in
   build) packages=("${build_packages[@]}") ;;
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   fuzz) packages=("${build_packages[@]}" "${fuzz_packages[@]}") ;;
   oracle) packages=("${oracle_packages[@]}") ;;
+  python) packages=("${build_packages[@]}" "${python_packages[@]}") ;;
   *)
-    echo "tools/setup.sh: give build, test, fuzz or oracle" >&2
+    echo "tools/setup.sh: give build, test, fuzz, oracle or python" >&2
     exit 2
     ;;
 esac

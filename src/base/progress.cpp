@@ -55,7 +55,7 @@ std::string Progress::line(Clock::duration elapsed) const {
   if (total_ > 0) {
     // Rounded down: 100 % is said only of finished work.
     text += fmt::format("  {:.0f} %", std::floor(100 * std::clamp(done_ / total_, 0.0, 1.0)));
-  } else {
+  } else if (!unit_.empty()) {
     text += "  " + format_rate(done_, unit_, 2);
   }
   if (settled && !unit_.empty()) text += "  " + format_rate(rate, unit_ + "/s", 2);

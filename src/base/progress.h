@@ -18,7 +18,8 @@ class Progress {
   using Clock = std::chrono::steady_clock;
 
   // Draws on `stream` when it is a terminal (never otherwise). `total` counts in `unit`, which
-  // names the rate; 0: unknown, and the line shows what is done so far.
+  // names the rate; 0: unknown, and the line shows what is done so far. Without both it shows what
+  // note() says.
   Progress(std::string what, double total, std::FILE* stream = stderr, std::string unit = "B");
   ~Progress();  // erases the line
   Progress(const Progress&) = delete;

@@ -43,6 +43,7 @@ struct OptionDef {
   std::string default_text = {};          // shown in --help; empty: none
   std::vector<std::string> choices = {};  // for kChoice
   bool repeatable = false;
+  bool several = false;  // repeatable, and one name may stand before several values
   bool required = false;
   std::string group = {};  // heading in --help; empty: "Options"
 };

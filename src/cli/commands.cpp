@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/doctor.h"
 #include "cli/inspect.h"
+#include "cli/load.h"
 #include "cli/mock.h"
 #include "cli/watch.h"
 #include "diagnose/case.h"
@@ -16,7 +17,8 @@ namespace {
 
 std::vector<CommandDef> make_commands() {
   std::vector<CommandDef> list = {analyze_command(), bench_command(), inspect_command(),
-                                  mock_command(),    watch_command(), doctor_command()};
+                                  load_command(),    mock_command(),  watch_command(),
+                                  doctor_command()};
   for (CommandDef& command : documentation_commands(list)) list.push_back(std::move(command));
   return list;
 }

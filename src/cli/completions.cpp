@@ -143,7 +143,8 @@ std::string zsh_command(const CommandDef& command, const CatalogNames& names) {
   std::string text = "        " + command.name + ")\n          _arguments -s";
   for (const OptionDef& option : all_options(command)) {
     const std::vector<std::string> option_words = option_names(option);
-    const std::string excluded = option.repeatable ? "*" : "(" + join(option_words, " ") + ")";
+    const bool again = option.repeatable || option.several;
+    const std::string excluded = again ? "*" : "(" + join(option_words, " ") + ")";
     for (const std::string& name : option_words) {
       // "--option=": the value may follow as the next word or after an equals sign
       const std::string long_form = !is_switch(option) && name.starts_with("--") ? "=" : "";

@@ -22,6 +22,7 @@ std::string describe_help(const OptionDef& option) {
   if (!option.choices.empty()) text += ": " + join(option.choices, ", ");
   std::vector<std::string> notes;
   if (option.repeatable) notes.push_back("may be repeated");
+  if (option.several) notes.push_back("several, or repeated");
   if (!option.default_text.empty()) notes.push_back("default: " + option.default_text);
   if (!notes.empty()) text += " (" + join(notes, "; ") + ")";
   return text;

@@ -29,6 +29,39 @@ std::string hint(const CommandDef& command, std::string_view word,
   return fmt::format("; \"nibble {} --help\" lists what it takes", command.name);
 }
 
+// "--goodput ttft:200 tpot:50" -> "--goodput ttft:200 --goodput tpot:50".
+std::vector<std::string> with_names_repeated(std::span<const OptionDef> options,
+                                             std::span<const std::string> words) {
+  std::vector<std::string> repeated;
+  bool more = false;  // what stands here may be a further value of `name`
+  std::string name;
+  for (std::size_t index = 0; index < words.size(); ++index) {
+    const std::string& word = words[index];
+    if (word == "--") {
+      repeated.insert(repeated.end(), words.begin() + static_cast<std::ptrdiff_t>(index),
+                      words.end());
+      break;
+    }
+    const std::size_t equals = word.find('=');
+    const OptionDef* option = find_option(options, word.substr(0, equals));
+    if (more && option == nullptr && !word.starts_with('-')) repeated.push_back(name);
+    repeated.push_back(word);
+    if (option == nullptr) {
+      more = more && !word.starts_with('-');
+      continue;
+    }
+    name = option->name;
+    more = option->several;
+    // A value is never looked at as an option.
+    if (is_switch(*option) || equals != std::string::npos || index + 1 == words.size()) continue;
+    const std::string& next = words[index + 1];
+    if (find_option(options, next.substr(0, next.find('='))) != nullptr) continue;
+    repeated.push_back(next);
+    ++index;
+  }
+  return repeated;
+}
+
 // The faults of a single word that CLI11 would read another way than the user meant: a long option
 // with one dash, a value that is empty or is really the next option, a switch with a value.
 Result<> check_words(const CommandDef& command, std::span<const OptionDef> options,
@@ -65,7 +98,7 @@ Result<> check_words(const CommandDef& command, std::span<const OptionDef> optio
 }
 
 Result<> check_values(const OptionDef& option, const std::vector<std::string>& values) {
-  if (values.size() > 1 && !option.repeatable) {
+  if (values.size() > 1 && !option.repeatable && !option.several) {
     return usage_error("{} is given {} times; give it once", option.name, values.size());
   }
   for (const std::string& value : values) {
@@ -121,8 +154,9 @@ std::vector<OptionDef> all_options(const CommandDef& command) {
   return options;
 }
 
-Result<Arguments> parse_arguments(const CommandDef& command, std::span<const std::string> words) {
+Result<Arguments> parse_arguments(const CommandDef& command, std::span<const std::string> given) {
   const std::vector<OptionDef> options = all_options(command);
+  const std::vector<std::string> words = with_names_repeated(options, given);
   NIBBLE_RETURN_IF_ERROR(check_words(command, options, words));
 
   CLI::App app;

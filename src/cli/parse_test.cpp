@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/describe.h"
 
@@ -173,6 +174,27 @@ TEST(Commands, DefinitionsAreSound) {
     const Result<Arguments> parsed = parse_arguments(command, Words{"--help"});
     EXPECT_TRUE(parsed.ok() || !command.operands.empty());
   }
+}
+
+// As Python's nargs="+": one name, several values, up to the next option.
+TEST(Parse, OneNameMayStandBeforeSeveralValues) {
+  const CommandDef command = {.name = "load",
+                              .options = {{.name = "--goodput", .value = "LIMIT", .several = true},
+                                          {.name = "--tp", .value = "N"},
+                                          {.name = "--dry"}}};
+  const auto values = [&command](std::vector<std::string> words) {
+    const auto arguments = parse_arguments(command, words);
+    return arguments.ok() ? join(arguments->all("--goodput"), " ") : arguments.error().message;
+  };
+  EXPECT_EQ(values({"--goodput", "a", "b", "--tp", "4"}), "a b");
+  EXPECT_EQ(values({"--goodput=a", "b", "--dry", "--goodput", "c"}), "a b c");
+  EXPECT_EQ(values({"--goodput", "a", "--dry", "b"}),
+            "\"nibble load\" does not take the word \"b\"; \"nibble load --help\" lists what it "
+            "takes");
+  EXPECT_EQ(values({"--tp", "4", "b"}),
+            "\"nibble load\" does not take the word \"b\"; \"nibble load --help\" lists what it "
+            "takes");
+  EXPECT_EQ(values({"--goodput", "--dry"}), "--goodput needs a value; the option --dry follows it");
 }
 
 }  // namespace

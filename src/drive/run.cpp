@@ -247,6 +247,7 @@ void Run::join_level(load::LevelResult& result, const LevelRun& level) const {
   const bool steady = report.steady.valid() && report.inside.has_value();
   const load::Window window = steady ? report.steady.window : load::Window{level.begin, level.end};
   result.window = steady ? "steady window" : "whole level";
+  if (telemetry_ && !interrupted_) wait_for_samples(window);
   result.joined =
       join(telemetry_ ? &*telemetry_ : nullptr, window, steady ? *report.inside : report.all);
   if (telemetry_) {

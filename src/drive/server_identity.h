@@ -5,7 +5,9 @@
 //   setup.server = identity.json;
 #pragma once
 
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -18,13 +20,19 @@ struct ServerIdentity {
   std::vector<std::string> models;  // ids of /v1/models, in its order
   std::string models_reason;        // why there are none
   std::string engine;               // "vllm", "sglang", "trtllm", "llamacpp", ""
-  // {"version": ..., "models": [...], "server_info": {...}, "props": {...}, "reasons": {...}}: the
-  // answers of /version, /v1/models, /get_server_info or /server_info, and /props as they came,
-  // long ones cut; keys that look like secrets are left out.
+  // {"engine": ..., "version": ..., "healthy": true, "models": [...], "server_info": {...},
+  // "props": {...}, "reasons": {"/props": "..."}}: the entries of /v1/models and the answers of
+  // /get_server_info or /server_info and /props as they came, without what looks like a secret,
+  // long texts and lists cut. What there is not is null.
   Json json;
 };
 
-// Asks, a few seconds at most. What a server does not have is a reason, never an error.
+// Asks all at once, three seconds at most. What a server does not have is a reason, never an error.
 ServerIdentity identify(const net::Url& url, const telemetry::WebOptions& web);
+
+// The same from the answers: path -> body or why there is none. `sent` are the headers of the
+// requests: an answer that repeats their values is a secret told.
+using Answers = std::map<std::string, Result<std::string>, std::less<>>;
+ServerIdentity identity_of(const Answers& answers, const net::Headers& sent);
 
 }  // namespace nibble::drive

@@ -39,9 +39,9 @@ struct Calibration {
   std::int64_t requests = 0;
   std::int64_t events = 0;
   std::int64_t failed = 0;
-  ErrorSpread ttft_error_ms;        // against the script
-  ErrorSpread itl_error_ms;         // of each gap, absolute, against the script
-  double mock_error_p99_ms = 0;     // how far the mock itself was off its script
+  ErrorSpread ttft_error_ms;     // against the script
+  ErrorSpread itl_error_ms;      // of each gap, absolute, against the script
+  double mock_error_p99_ms = 0;  // how far the mock itself was off its script
   double client_cpu_us_per_event = 0;
   double taken_unix_s = 0;
   double age_s = 0;     // 0: measured in this run

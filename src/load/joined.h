@@ -39,11 +39,16 @@ inline constexpr std::size_t kSeen = static_cast<std::size_t>(Seen::kEnergyPerTo
 
 struct SeenInfo {
   Seen seen;
-  std::string_view name;   // of the JSON and CSV field: "server_running", "gpu_power_w", ...
-  std::string_view title;  // of a table's column: "running"
-  std::string_view unit;   // "", "W", "%", "J/token"; shares are shown as %
+  std::string_view name;    // of the JSON and CSV field: "server_running", "gpu_power_w", ...
+  std::string_view title;   // of a row, a series: "running requests"
+  std::string_view column;  // of a narrow column, with its unit: "run", "W", "J/tok"
+  std::string_view unit;    // "", "W", "%", "J/token"; shares are shown as %
+  std::string_view definition;
 };
 std::span<const SeenInfo> seen_infos();  // in the order of Seen
+const SeenInfo& info_of(Seen seen);
+// For a cell whose column or row names the unit; shares get their %: "445", "12 %", "0.3 %".
+std::string seen_text(Seen seen, double value);
 
 struct SeenValue {
   std::optional<double> value;
@@ -56,7 +61,8 @@ struct Joined {
   const SeenValue& operator[](Seen seen) const { return values[static_cast<std::size_t>(seen)]; }
 };
 
-// {"server_running": 32.0, "gpu_power_w": null, ..., "reasons": {"gpu_power_w": "..."}}.
+// {"server_running": 32.0, "gpu_power_w": null, ..., "reasons": {"gpu_power_w": "..."}}: each null
+// has its reason.
 Json to_json(const Joined& joined);
 
 }  // namespace nibble::load

@@ -59,26 +59,13 @@ Json interval_json(const Summary& summary, const std::string& reason) {
   return json;
 }
 
-std::string why_empty(const LevelMetrics& metrics, Metric metric) {
-  if (!metrics[metric].empty()) return "";
-  if (metric == Metric::kConnect && metrics.counts.requests > 0) return "no new connection";
-  if (metric == Metric::kQueue) return "no scheduled request";
-  if (metrics.counts.ok == 0) return "no request succeeded";
-  if (metrics.counts.not_streamed == metrics.counts.ok) return "not streamed";
-  if (metric == Metric::kTokenItl || metric == Metric::kTpotAfterFirst) {
-    return "the server does not count tokens on each chunk";
-  }
-  if (metric == Metric::kTtfo || metric == Metric::kSchedTtfo) return "reasoning tokens only";
-  return "no answer of two tokens or more";
-}
-
 void add_latencies(Json& json, const LevelMetrics& metrics) {
   Json intervals = Json::object();
   for (const MetricInfo& info : metric_infos()) {
     const Summary& summary = metrics[info.metric];
     add_statistics(json, info.name, summary);
     if (summary.empty()) add_empty_percentiles(json, info.name, metrics.options);
-    intervals.set(info.name, interval_json(summary, why_empty(metrics, info.metric)));
+    intervals.set(info.name, interval_json(summary, why_missing(metrics, info.metric)));
     if (info.metric != Metric::kItl) continue;
     add_statistics(json, "icl", summary);  // aiperf's name of the same
     if (summary.empty()) add_empty_percentiles(json, "icl", metrics.options);
@@ -255,26 +242,33 @@ std::vector<std::string> csv_columns() {
   return columns;
 }
 
-// RFC 4180: quotes around what holds a comma, a quote or a line end.
-std::string csv_cell(const Json* value) {
-  if (value == nullptr || value->is_null()) return "";
-  if (!value->is_string()) return value->dump(0);
-  const std::string& text = value->as_string();
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
+// JSON has no infinity; vLLM writes the word, too.
+Json number_or_inf(const std::optional<double>& value) {
+  return value && std::isinf(*value) ? Json("inf") : Json(value);
 }
 
 }  // namespace
+
+std::string why_missing(const LevelMetrics& metrics, Metric metric) {
+  if (!metrics[metric].empty()) return "";
+  if (metric == Metric::kConnect && metrics.counts.requests > 0) return "no new connection";
+  if (metric == Metric::kQueue) return "no scheduled request";
+  if (metrics.counts.ok == 0) return "no request succeeded";
+  if (metrics.counts.not_streamed == metrics.counts.ok) return "not streamed";
+  if (metric == Metric::kTokenItl || metric == Metric::kTpotAfterFirst) {
+    return "the server does not count tokens on each chunk";
+  }
+  if (metric == Metric::kTtfo || metric == Metric::kSchedTtfo) return "reasoning tokens only";
+  return "no answer of two tokens or more";
+}
 
 Json to_json(const LevelReport& report) {
   Json json = Json::object();
   const LevelPlan& plan = report.plan;
   json.set("level", static_cast<std::int64_t>(plan.level));
   json.set("max_concurrency", plan.max_concurrency);
-  json.set("request_rate", plan.request_rate ? Json(*plan.request_rate) : Json("inf"));
-  json.set("burstiness", plan.burstiness);
+  json.set("request_rate", number_or_inf(plan.request_rate.value_or(HUGE_VAL)));
+  json.set("burstiness", number_or_inf(plan.burstiness));
   json.set("complete", report.incomplete.empty());
   json.set("incomplete_reason", text_or_null(report.incomplete));
   json.set("rows_note", text_or_null(report.rows_note));
@@ -283,6 +277,16 @@ Json to_json(const LevelReport& report) {
   json.set("steady", steady_json(report));
   json.set("checks", to_json(report.checks));
   return json;
+}
+
+std::string csv_cell(const Json* value) {
+  if (value == nullptr || value->is_null()) return "";
+  if (!value->is_string()) return value->dump(0);
+  const std::string& text = value->as_string();
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
 }
 
 std::string csv_header() {

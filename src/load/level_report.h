@@ -25,8 +25,9 @@ namespace nibble::load {
 struct LevelPlan {
   std::int32_t level = 0;
   std::optional<double> max_concurrency;  // nullopt: no limit
-  std::optional<double> request_rate;     // requests/s; nullopt: closed loop, "inf" in the document
-  std::optional<double> burstiness;
+  std::optional<double> request_rate;     // requests/s; nullopt: closed loop; both this and
+                                          // infinity (all at once) are "inf" in the document
+  std::optional<double> burstiness;       // infinite: a constant rate
   bool closed_loop() const { return !request_rate.has_value(); }
 };
 
@@ -49,6 +50,9 @@ Result<LevelReport> measure_level(const std::filesystem::path& rows, const Level
 // vLLM's field names, SGLang's where they differ, and ours: docs/schemas/nibble.load.1.json.
 Json to_json(const LevelReport& report);
 
+// Why a latency has no value at all; empty where it has one.
+std::string why_missing(const LevelMetrics& metrics, Metric metric);
+
 // vLLM's --save-detailed arrays of the successes of a level: input_lens, output_lens, ttfts, itls,
 // latencies, start_times (s from the first send), errors. Holds every gap in memory.
 Result<Json> detailed(const std::filesystem::path& rows, std::int32_t level);
@@ -56,5 +60,7 @@ Result<Json> detailed(const std::filesystem::path& rows, std::int32_t level);
 // One line a level: the numbers of to_json that stand at the top of a level, null as an empty cell.
 std::string csv_header();
 std::string csv_row(const Json& level);
+// RFC 4180: quotes around what holds a comma, a quote or a line end; empty for null and nullptr.
+std::string csv_cell(const Json* value);
 
 }  // namespace nibble::load

@@ -6,11 +6,9 @@
 #include "base/file.h"
 #include "base/testing.h"
 #include "base/text.h"
-#include "load/knee.h"
 #include "load/row_file.h"
-#include "load/step_fit.h"
+#include "load/run_report.h"
 #include "load/test_rows.h"
-#include "load/usl.h"
 
 namespace nibble::load {
 namespace {
@@ -210,24 +208,25 @@ TEST_F(LevelReportTest, DocumentsAreValid) {
   full.checks = {check_little(full.all, 2.0), check_requests(full.all, 1000),
                  check_output_tokens(full.all, std::nullopt)};
   const LevelReport empty = measure({.level = 5, .request_rate = 3.5, .burstiness = 0.5});
-  const std::vector<KneeLevel> sweep = {{1, 50}, {2, 100}, {4, 150}, {8, 152}, {16, 150}};
-  Json document = Json::object();
-  document.set("schema", "nibble.load/1");
-  document.set("definitions", definitions());
-  document.set("levels", Json::array({to_json(full), to_json(empty)}));
-  const auto valid = [&] {
+  RunReport run;
+  for (const LevelReport& report : {full, empty}) run.levels.push_back({.report = report});
+  const auto valid = [&](const Json& document) {
     EXPECT_TRUE(write_file(at("load.json"), document.dump(0) + "\n").ok());
     return validate(at("load.json"), "nibble.load.1.json") == 0;
   };
-  document.set("knee", to_json(find_knee(sweep))).set("usl", to_json(fit_usl(sweep)));
-  document.set("step_fit", to_json(fit_step({}, {})));
-  EXPECT_TRUE(valid());
-  document.set("knee", to_json(find_knee({}))).set("usl", to_json(fit_usl({})));
-  document.set("step_fit", to_json(fit_step({{1, 5, 10, {}}, {2, 6, 10, {}}, {8, 9, 10, {}}}, {})));
-  EXPECT_TRUE(valid());
+  const std::vector<KneeLevel> sweep = {{1, 50}, {2, 100}, {4, 150}, {8, 152}, {16, 150}};
+  run.knee = find_knee(sweep);
+  run.usl = fit_usl(sweep);
+  run.step_fit = fit_step({}, {});
+  EXPECT_TRUE(valid(to_json(run)));
+  run.knee = find_knee({});
+  run.usl = fit_usl({});
+  run.step_fit = fit_step({{1, 5, 10, {}}, {2, 6, 10, {}}, {8, 9, 10, {}}}, {});
+  Json document = to_json(run);
+  EXPECT_TRUE(valid(document));
   // The schema can say no.
   document.find("levels")->as_array()[0].set("mean_ttft_ms", "fast");
-  EXPECT_FALSE(valid());
+  EXPECT_FALSE(valid(document));
 }
 
 }  // namespace

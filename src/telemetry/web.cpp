@@ -14,6 +14,7 @@ Result<std::unique_ptr<PageFetcher>> PageFetcher::make(const net::Url& url,
                              .total = options.timeout};
   client_options.headers = options.headers;
   client_options.verify_certificate = options.verify_certificate;
+  client_options.ca_file = options.ca_file;
   NIBBLE_ASSIGN_OR_RETURN(net::HttpClient client, net::HttpClient::make(fetcher->loops_, 0, url,
                                                                         std::move(client_options)));
   fetcher->client_ = std::make_unique<net::HttpClient>(std::move(client));

@@ -4,6 +4,7 @@
 //   const Result<std::string> page = server->get("/metrics");
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@ struct WebOptions {
   Nanoseconds timeout = 5'000'000'000;  // of a whole fetch
   net::Headers headers;                 // an API key
   bool verify_certificate = true;
+  std::filesystem::path ca_file = {};  // PEM; empty: the system's authorities
 };
 
 class PageFetcher {

@@ -2,7 +2,7 @@
 commit: those of Qwen3, Qwen3.6 and DeepSeek-V4, as packages on PyPI ship them.
 
   tools/oracle.sh check       makes the Python environment in build/oracle
-  cmake -B build -DNIBBLE_LOAD=ON && cmake --build build --target nibble_tokenize_fixture
+  cmake -B build && cmake --build build --target nibble_tokenize_fixture
   build/oracle/bin/python tools/oracle/tokenizers_full.py build/src/text/nibble_tokenize_fixture
 
 Texts: those of the golden files, every character of Unicode, random mixtures, and this source tree.

@@ -1,1 +1,0 @@
-// Carries the precompiled headers of the unit tests (cmake/NibbleRoom.cmake).

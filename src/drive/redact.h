@@ -1,0 +1,16 @@
+// What others say of themselves, made fit for a report that is passed on.
+//
+//   const Json safe = without_secrets(answer, request.headers);
+#pragma once
+
+#include "base/json.h"
+#include "net/headers.h"
+
+namespace nibble::drive {
+
+// A copy without members whose names look like secrets (api_key, hf_token, password, ...), at any
+// depth, and without texts that hold one or repeat a value of the headers that were sent. Long
+// texts and lists are cut.
+Json without_secrets(const Json& json, const net::Headers& sent);
+
+}  // namespace nibble::drive
