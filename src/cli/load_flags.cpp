@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/deployment_flags.h"
 #include "cli/load_dataset.h"
+#include "drive/redact.h"
 
 namespace nibble::cli {
 namespace {
@@ -134,7 +135,7 @@ Result<> add_metadata(const Arguments& arguments, load::RunSetup& setup) {
     for (const auto& [other, ignored] : setup.metadata) {
       if (other == key) return usage_error("--metadata gives {} twice; give it once", key);
     }
-    setup.metadata.emplace_back(key, names_a_secret(key) ? "***" : text.substr(equals + 1));
+    setup.metadata.emplace_back(key, drive::names_a_secret(key) ? "***" : text.substr(equals + 1));
   }
   return {};
 }

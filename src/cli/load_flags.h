@@ -60,7 +60,6 @@ Result<> check_foreign_flags(const Arguments& arguments, Notes& notes);
 // The command line as a shell reads it, without what may be a key: values of headers, and members
 // of JSON or metadata whose names speak of secrets.
 std::string command_without_secrets(std::span<const std::string> words);
-bool names_a_secret(std::string_view name);  // "api_key", "Authorization"; not "max_tokens"
 
 // Seconds as nanoseconds, from 0 on; nullopt when not given.
 Result<std::optional<Nanoseconds>> seconds_from(const Arguments& arguments, std::string_view option,

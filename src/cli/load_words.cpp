@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/load_flags.h"
+#include "drive/redact.h"
 
 namespace nibble::cli {
 namespace {
@@ -43,7 +44,7 @@ void hide_members(Json& json) {
   }
   if (!json.is_object()) return;
   for (Json::Member& member : json.as_object()) {
-    if (names_a_secret(member.first)) {
+    if (drive::names_a_secret(member.first)) {
       member.second = kHidden;
     } else {
       hide_members(member.second);
@@ -64,7 +65,7 @@ std::string without_secrets(std::string_view option, const std::string& value) {
     return json->dump(0);
   }
   const std::size_t equals = value.find('=');
-  if (option == "--metadata" && names_a_secret(value.substr(0, equals))) {
+  if (option == "--metadata" && drive::names_a_secret(value.substr(0, equals))) {
     return value.substr(0, equals) + "=" + std::string(kHidden);
   }
   return value;
@@ -92,19 +93,6 @@ Result<> check_foreign_flags(const Arguments& arguments, Notes& notes) {
     if (arguments.has(flag.name)) notes.push_back(fmt::format("{} {}", flag.name, flag.sentence));
   }
   return {};
-}
-
-bool names_a_secret(std::string_view name) {
-  std::string letters;
-  for (const char letter : to_lower(name)) {
-    if (letter != '-' && letter != '_' && letter != ' ') letters += letter;
-  }
-  for (const std::string_view part :
-       {"apikey", "password", "passwd", "secret", "authorization", "credential", "cookie",
-        "accesstoken", "authtoken", "privatekey", "bearer"}) {
-    if (letters.find(part) != std::string::npos) return true;
-  }
-  return letters == "token" || letters == "key" || letters == "auth" || letters == "hftoken";
 }
 
 std::string command_without_secrets(std::span<const std::string> words) {

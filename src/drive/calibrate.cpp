@@ -155,17 +155,6 @@ Result<load::Calibration> CalibrationTally::finish() const {
                            .itl_error_ms = spread_of(gap_errors_ms_)};
 }
 
-Result<> check_mock(const CalibrationAsk& ask, double mock_error_p99_ms) {
-  const double most_ms = ask.itl_ms > kLeastItl_ms ? ask.itl_ms : kLeastItl_ms;
-  if (mock_error_p99_ms <= most_ms) return {};
-  return run_error(
-      "at concurrency {} the built-in mock itself was {} off its times at P99 on this machine, "
-      "more "
-      "than the {} between chunks, so that the client's own error cannot be told from it",
-      ask.concurrency, format_quantity(mock_error_p99_ms * 1e-3, "s"),
-      format_quantity(most_ms * 1e-3, "s"));
-}
-
 Result<load::Calibration> calibrate(const CalibrationAsk& ask,
                                     const std::atomic<bool>& interrupted) {
   const CalibrationPlan plan = plan_calibration(ask);
@@ -197,10 +186,8 @@ Result<load::Calibration> calibrate(const CalibrationAsk& ask,
   };
   NIBBLE_ASSIGN_OR_RETURN(const load::RowsRead read, load::for_each_row(writer.path(), add));
   static_cast<void>(read);
-  const double mock_error_p99_ms = milliseconds(mock.stats().error.p99);
-  NIBBLE_RETURN_IF_ERROR(check_mock(ask, mock_error_p99_ms));
   NIBBLE_ASSIGN_OR_RETURN(load::Calibration found, tally.finish());
-  found.mock_error_p99_ms = mock_error_p99_ms;
+  found.mock_error_p99_ms = milliseconds(mock.stats().error.p99);
   found.client_cpu_us_per_event = level.events > 0 ? cpu_us_per_event(level) : 0;
   found.taken_unix_s = unix_now();
   return found;

@@ -58,10 +58,6 @@ class CalibrationTally {
   std::vector<double> gap_errors_ms_;   // their sizes
 };
 
-// An error where the mock was further off its own times than a gap of the level that is judged:
-// what the client measured of it then says nothing of the client.
-Result<> check_mock(const CalibrationAsk& ask, double mock_error_p99_ms);
-
 // Three to five seconds: the mock in this process on threads of its own, the driver as in a run.
 Result<load::Calibration> calibrate(const CalibrationAsk& ask,
                                     const std::atomic<bool>& interrupted);

@@ -16,6 +16,8 @@ namespace {
 
 constexpr auto kLookEvery = std::chrono::milliseconds(5);
 constexpr Nanoseconds kTellEvery = 250'000'000;
+// A warm-up wants whole prompts, which are what servers compile for, and few tokens of answers.
+constexpr std::int64_t kWarmUpTokens = 32;
 constexpr std::int64_t kMostPrepared = 512;  // bodies that must be ready before a level begins
 // At the end of a level whose last requests lost the server: how long it may take to come back.
 constexpr Nanoseconds kComeBack = 1'000'000'000;
@@ -121,6 +123,7 @@ void Driver::warm_up(std::int32_t level, const LevelOptions& options,
   const std::int64_t number = self.next_number + options.requests;
   JobFeeder feeder({.first = {.run = self.parts.nonce, .level = -1 - level, .number = number},
                     .requests = options.warmups,
+                    .most_output = kWarmUpTokens,
                     .reuse = true},
                    self.parts.target, *self.parts.dataset);
   const std::int64_t users = std::min(options.warmups, options.users.value_or(options.warmups));

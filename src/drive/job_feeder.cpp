@@ -1,5 +1,6 @@
 #include "drive/job_feeder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/request.h"
@@ -81,6 +82,7 @@ Result<Job> JobFeeder::make(std::int64_t ordinal) {
     prompt = dataset_.make(key);
   }
   if (!prompt.ok()) return prompt.error();
+  prompt->output_tokens = std::min(prompt->output_tokens, plan_.most_output);
   NIBBLE_ASSIGN_OR_RETURN(Job job, make_job(target_, std::move(*prompt)));
   job.index = key.index;
   return job;

@@ -37,6 +37,7 @@ struct FeedPlan {
   load::PromptKey first;      // index and number count up from here
   std::int64_t requests = 0;  // 0: as many as are taken
   std::optional<load::ArrivalTimes> arrivals = std::nullopt;
+  std::int64_t most_output = INT64_MAX;  // tokens to ask for
   // Where the dataset has no more, prompts begin again at number 0: of warm-ups alone.
   bool reuse = false;
 };

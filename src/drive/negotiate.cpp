@@ -59,7 +59,9 @@ class Negotiation {
  private:
   telemetry::WebOptions web_options() const {
     const net::ClientOptions& client = wire_.target.client;
-    return {.headers = client.headers, .verify_certificate = client.verify_certificate};
+    return {.headers = client.headers,
+            .verify_certificate = client.verify_certificate,
+            .ca_file = client.ca_file};
   }
 
   bool may_wait() const { return monotonic_now() < deadline_ && !interrupted_; }
@@ -69,6 +71,9 @@ class Negotiation {
       if (interrupted_) return run_error("interrupted before the load began: nothing was measured");
       const net::Response response = prober_->get("/v1/models");
       if (response.exchange.status != 0) return {};
+      if (response.exchange.fault == net::NetFault::kTls) {
+        return input_error("{}; see --ca-file and --insecure", response.exchange.message);
+      }
       if (!may_wait()) {
         return input_error(
             "{}; start the server, give another --base-url, or wait for it with "
@@ -107,8 +112,10 @@ class Negotiation {
     return prober_->ask(target, std::move(job));
   }
 
+  // Some servers stumble over a field that they do not know, instead of refusing it.
   static bool refused(const Sent& sent) {
-    return sent.record.http_status == 400 || sent.record.http_status == 422;
+    const int status = sent.record.http_status;
+    return status == 400 || status == 422 || status == 500 || status == 501;
   }
   static bool not_ready(const Sent& sent) {
     const int status = sent.record.http_status;
@@ -119,6 +126,7 @@ class Negotiation {
   // of its own, which the load will show.
   Result<bool> find_form() {
     NIBBLE_ASSIGN_OR_RETURN(Sent first, ask(wire_.target, kShortProbe));
+    if (refused(first) && relax(first)) return true;
     while (not_ready(first) && may_wait()) {
       std::this_thread::sleep_for(kRetryEvery);
       NIBBLE_ASSIGN_OR_RETURN(first, ask(wire_.target, kShortProbe));
@@ -132,7 +140,6 @@ class Negotiation {
                                         first.record.message));
       return false;
     }
-    if (refused(first) && relax(first)) return true;
     return refusal(first);
   }
 

@@ -17,9 +17,9 @@ constexpr std::size_t kShortestIssued = 20;  // of OpenAI's and Hugging Face's k
 constexpr const char* kLeftOut = "(left out: it may hold a secret)";
 
 // Within a name, without what separates its words.
-constexpr std::array<std::string_view, 11> kSecretParts = {
-    "apikey",        "password",   "passwd",    "passphrase",  "secret",   "credential",
-    "authorization", "privatekey", "accesskey", "accesstoken", "authtoken"};
+constexpr std::array<std::string_view, 13> kSecretParts = {
+    "apikey",     "password",  "passwd",      "passphrase", "secret", "credential", "authorization",
+    "privatekey", "accesskey", "accesstoken", "authtoken",  "cookie", "bearer"};
 // As its last word: "hf_token", but neither "tokenizer" nor "eos_token_id" nor "max_tokens".
 constexpr std::array<std::string_view, 5> kSecretWords = {"token", "key", "keys", "auth", "pwd"};
 
@@ -37,14 +37,6 @@ std::vector<std::string> words_of(std::string_view name) {
   }
   if (words.back().empty() && words.size() > 1) words.pop_back();
   return words;
-}
-
-bool names_secret(std::string_view name) {
-  const std::vector<std::string> words = words_of(name);
-  const std::string all = join(words, "");
-  const auto inside = [&](std::string_view part) { return all.find(part) != std::string::npos; };
-  return std::any_of(kSecretParts.begin(), kSecretParts.end(), inside) ||
-         std::find(kSecretWords.begin(), kSecretWords.end(), words.back()) != kSecretWords.end();
 }
 
 bool repeats(std::string_view text, const net::Headers& sent) {
@@ -87,10 +79,18 @@ bool is_flag_of_secret(const Json& json) {
   if (!json.is_string()) return false;
   const std::string& text = json.as_string();
   return text.starts_with("-") && text.find_first_of("= ") == std::string::npos &&
-         names_secret(text);
+         names_a_secret(text);
 }
 
 }  // namespace
+
+bool names_a_secret(std::string_view name) {
+  const std::vector<std::string> words = words_of(name);
+  const std::string all = join(words, "");
+  const auto inside = [&](std::string_view part) { return all.find(part) != std::string::npos; };
+  return std::any_of(kSecretParts.begin(), kSecretParts.end(), inside) ||
+         std::find(kSecretWords.begin(), kSecretWords.end(), words.back()) != kSecretWords.end();
+}
 
 Json without_secrets(const Json& json, const net::Headers& sent) {
   if (json.is_string()) {
@@ -112,7 +112,7 @@ Json without_secrets(const Json& json, const net::Headers& sent) {
   if (!json.is_object()) return json;
   Json::Object kept;
   for (const auto& [name, value] : json.as_object()) {
-    if (names_secret(name) || repeats(name, sent)) continue;
+    if (names_a_secret(name) || repeats(name, sent)) continue;
     if (kept.size() == kMostMembers) break;
     kept.emplace_back(name, without_secrets(value, sent));
   }

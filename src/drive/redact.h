@@ -3,10 +3,15 @@
 //   const Json safe = without_secrets(answer, request.headers);
 #pragma once
 
+#include <string_view>
+
 #include "base/json.h"
 #include "net/headers.h"
 
 namespace nibble::drive {
+
+// "api_key", "Authorization", "hf_token"; not "max_tokens" or "stop_token_ids".
+bool names_a_secret(std::string_view name);
 
 // A copy without members whose names look like secrets (api_key, hf_token, password, ...), at any
 // depth, and without texts that hold one or repeat a value of the headers that were sent. Long

@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kOtherDescriptors = 256;  // files, telemetry, libraries
 // Streams that an open loop without a limit is expected to have at most.
 constexpr std::int64_t kOpenStreams = 1000;
+constexpr const char* kInterrupted = "interrupted: what was measured until then is kept";
 constexpr double kDefaultItl_ms = 10;  // of a self-audit where a level had no gaps
 
 bool is_open(const LevelOptions& level) {
@@ -73,7 +74,8 @@ class Run {
     if (telemetry_) telemetry_->sampler->stop();
     keep_fault(writer.finish());
     audit_levels();
-    keep_fault(load::analyze_sweep(outcome_.report, options_.ledger));
+    const Result<> fitted = load::analyze_sweep(outcome_.report, options_.ledger);
+    if (!fitted.ok()) outcome_.report.step_note = fitted.error().message;
     if (outcome_.ended_early) outcome_.report.incomplete = outcome_.ended_early->message;
     return std::move(outcome_);
   }
@@ -147,6 +149,7 @@ Result<> Run::open_telemetry() {
   telemetry::WebOptions own;
   own.headers = client.headers;
   own.verify_certificate = client.verify_certificate;
+  own.ca_file = client.ca_file;
   if (options_.server_metrics) {
     NIBBLE_ASSIGN_OR_RETURN(counters_, CounterReader::make(wire_.target.url, own));
   }
@@ -174,7 +177,7 @@ DriverParts Run::driver_parts() const {
 void Run::run_levels(Driver& driver) {
   for (std::size_t index = 0; index < options_.levels.size(); ++index) {
     if (interrupted_) {
-      keep_fault(run_error("interrupted: what was measured until then is kept"));
+      keep_fault(run_error(kInterrupted));
     }
     if (outcome_.ended_early) break;
     run_level(driver, static_cast<std::int32_t>(index));
@@ -199,6 +202,7 @@ void Run::run_level(Driver& driver, std::int32_t index) {
         .users = level.users.value_or(0),
         .phase = "warm-up"});
   driver.warm_up(index, level, interrupted_);
+  if (interrupted_) return keep_fault(run_error(kInterrupted));
   const ServerCounters before = counters_ ? counters_->read_settled() : ServerCounters{};
   const LevelRun done = driver.run_level(index, level, interrupted_,
                                          [&](const Progress& progress) { tell(progress); });
@@ -221,6 +225,10 @@ void Run::measure(std::int32_t index, const LevelRun& level, const ServerCounter
       load::check_output_tokens(report->all, after.output_since(before)),
       load::check_prompt_tokens(report->all, after.prompt_since(before)),
   };
+  const std::string why = counters_ ? after.why_not_since(before) : "";
+  for (load::Check& check : report->checks) {
+    if (!check.holds && !why.empty()) check.sentence += ": " + why;
+  }
   load::LevelResult result{.report = std::move(*report)};
   join_level(result, level);
   load::ClientAudit& audit = result.audit;
@@ -294,6 +302,7 @@ Result<load::Calibration> Run::calibration_for(const CalibrationAsk& ask) const 
     if (auto kept = find_calibration(calibration_path(), ask, unix_now())) return std::move(*kept);
   }
   NIBBLE_ASSIGN_OR_RETURN(load::Calibration fresh, calibrate(ask, interrupted_));
+  if (!load::mock_kept_up(fresh)) return fresh;
   // A cache that cannot be written costs the next run some seconds, and this one nothing.
   static_cast<void>(keep_calibration(calibration_path(), fresh));
   return fresh;

@@ -87,8 +87,9 @@ struct RunOptions {
   std::size_t loops = 0;       // 0: by the most users
   SelfAudit self_audit = SelfAudit::kCached;
   bool telemetry = true;
-  telemetry::TelemetryOptions telemetry_options;  // servers: the target's own is added
-  bool server_metrics = true;                     // scrape the target
+  // servers: instead of the target, whose metrics page is read where none are named.
+  telemetry::TelemetryOptions telemetry_options;
+  bool server_metrics = true;  // read the target's own page
   bool flush_cache = false;                       // POST /flush_cache before each level
   const Ledger* ledger = nullptr;                 // regressors and roofs of the physical fit
   load::RunSetup setup;                           // what is known before; the run adds the rest

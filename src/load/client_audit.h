@@ -48,6 +48,12 @@ struct Calibration {
   bool cached = false;  // from an earlier run on this machine
 };
 
+// Whether the mock was nearer to its script than the gaps are long. Where it was not, what the
+// client measured of it is a loose bound, and worth no place in a cache.
+inline bool mock_kept_up(const Calibration& calibration) {
+  return calibration.mock_error_p99_ms <= calibration.itl_ms;
+}
+
 struct ClientAudit {
   std::vector<LoopLoad> loops;
   std::optional<double> cpu_us_per_event;  // of this level

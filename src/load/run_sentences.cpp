@@ -188,13 +188,13 @@ class Sentences {
     if (!knee.concurrency) {
       say("no knee: {}; {}", knee.reason, best);
     } else {
-      std::string where = format_compact(*knee.concurrency);
+      std::string interval;
       if (knee.interval && knee.interval->low < knee.interval->high) {
-        where += fmt::format(" (95 %: {} to {})", format_compact(knee.interval->low),
-                             format_compact(knee.interval->high));
+        interval = fmt::format(" (95 %: {} to {})", format_compact(knee.interval->low),
+                               format_compact(knee.interval->high));
       }
-      say("knee at {} users: {}; {}{}", where, knee.reason, best,
-          knee.for_90 ? fmt::format(", 90 % of it at {}", format_compact(*knee.for_90)) : "");
+      say("knee at {} users{}: {}; {}{}", format_compact(*knee.concurrency), interval, knee.reason,
+          best, knee.for_90 ? fmt::format(", 90 % of it at {}", format_compact(*knee.for_90)) : "");
     }
     if (knee.declines)
       say("throughput falls again above {}", format_compact(knee.best_concurrency));
@@ -236,6 +236,11 @@ class Sentences {
     }
     say("TPOT = t0 + a E[D(B)]/E + b B S + c B: {}; off by {} rms", join(terms, "; "),
         format_percent(fit.residual));
+    constexpr double kLoose = 0.1;
+    if (fit.residual > kLoose) {
+      say("that fit is loose: what these levels add to a step is not in its terms, such as a queue "
+          "or prefill between the steps");
+    }
     for (const FittedTerm& term : fit.terms) {
       if (!term.value) say("{} has no value: {}", to_string(term.term), term.reason);
     }
