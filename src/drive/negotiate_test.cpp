@@ -19,9 +19,10 @@ using boost::asio::awaitable;
 // A server that refuses what it is told to, and counts two tokens a word and five of a template.
 class PickyServer {
  public:
-  explicit PickyServer(std::set<std::string> refuses, std::string key = "")
+  explicit PickyServer(std::set<std::string> refuses, std::string key = "", int refusal = 400)
       : refuses_(std::move(refuses)),
         key_(std::move(key)),
+        refusal_(refusal),
         loops_(1),
         server_(loops_, {.port = 0}) {
     const auto port =
@@ -59,7 +60,7 @@ class PickyServer {
     EXPECT_TRUE(json.ok());
     for (const std::string& field : refuses_) {
       if (!has(*json, field)) continue;
-      status = 400;
+      status = refusal_;
       return fmt::format(R"({{"error": {{"message": "unknown field {}"}}}})", field);
     }
     const Json& prompt = *json->find("prompt");
@@ -79,6 +80,7 @@ class PickyServer {
 
   std::set<std::string> refuses_;
   std::string key_;
+  int refusal_;
   std::atomic<int> requests_ = 0;
   net::Loops loops_;
   net::HttpServer server_;
@@ -126,6 +128,13 @@ TEST(Negotiate, WordsAreMeasuredWhereIdsAreRefused) {
   ASSERT_TRUE(wire.facts.tokens_per_word.has_value());
   EXPECT_NEAR(*wire.facts.tokens_per_word, 2, 1e-9);
   EXPECT_EQ(wire.facts.template_tokens, 5);
+}
+
+TEST(Negotiate, AServerThatStumblesOverAFieldIsAskedWithoutIt) {
+  PickyServer server({"ids"}, "", 500);
+  const Wire wire = agreed(server.url());
+  EXPECT_FALSE(wire.facts.token_ids);
+  EXPECT_TRUE(wire.target.usage);
 }
 
 TEST(Negotiate, LeavesOutSeveralFieldsWhenItMust) {
