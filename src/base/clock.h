@@ -21,10 +21,10 @@ inline Nanoseconds monotonic_now() {
 }
 
 constexpr double milliseconds(Nanoseconds span) {
-  return static_cast<double>(span) * 1e-6;
+  return static_cast<double>(span) / 1e6;  // the nearest: 0.3 of 300 us, not 0.30000000000000004
 }
 constexpr double seconds(Nanoseconds span) {
-  return static_cast<double>(span) * 1e-9;
+  return static_cast<double>(span) / 1e9;
 }
 constexpr Nanoseconds from_milliseconds(double ms) {
   return static_cast<Nanoseconds>(ms * 1e6);

@@ -6,6 +6,7 @@
 
 #include "api/error_text.h"
 #include "base/text.h"
+#include "drive/redact.h"
 #include "load/record_json.h"
 
 namespace nibble::drive {
@@ -111,22 +112,39 @@ bool AnswerReader::decide_shape() {
   return false;
 }
 
+// Far beyond what any server sends that knows what it was asked.
+std::size_t AnswerReader::most_events() const {
+  constexpr std::int64_t kTimesAsked = 16;
+  constexpr std::int64_t kSpare = 1024;
+  return static_cast<std::size_t>(kTimesAsked * std::max<std::int64_t>(options_.tokens_asked, 0) +
+                                  kSpare);
+}
+
 bool AnswerReader::take_stream(std::string_view bytes, Nanoseconds at) {
   const Result<> fed = sse_.feed(bytes, [&](const net::SseEvent& event) { take_event(event, at); });
   if (!fed.ok()) fail(Outcome::kProtocol, fed.error().message);
-  return fed.ok();
+  return fed.ok() && events_.size() <= most_events();
 }
 
 void AnswerReader::take_event(const net::SseEvent& event, Nanoseconds at) {
   const api::StreamItem& item = stream_.read(event.data, event.event);
-  if (item.is_error) fail(Outcome::kErrorEvent, item.message);
-  if (item.malformed) fail(Outcome::kNotJson, item.message);
+  // Messages are cut to a line: what must not show is hidden in the whole text, read once more.
+  if (item.is_error || item.malformed) {
+    const std::string safe = hidden(event.data);
+    fail(item.is_error ? Outcome::kErrorEvent : Outcome::kNotJson,
+         api::StreamReader(dialect_).read(safe, event.event).message);
+  }
   if (!item.bears_tokens) return;
   load::TokenEvent token{.at = at, .kind = kind_of(item.kind())};
   if (const auto count = believable(item.new_tokens)) {
     token.tokens = static_cast<std::int32_t>(std::min<std::int64_t>(*count, INT32_MAX));
   }
   events_.push_back(token);
+  if (events_.size() > most_events()) {
+    fail(Outcome::kProtocol, fmt::format("the answer does not end: {} events with tokens came, and "
+                                         "{} tokens were asked for",
+                                         events_.size(), options_.tokens_asked));
+  }
   add(tally_.events, 1);
   add(tally_.tokens, token.tokens.value_or(1));
   keep(item);
@@ -138,6 +156,11 @@ void AnswerReader::keep(const api::StreamItem& item) {
   text_ += item.content;
   text_ += item.tool;
   if (!options_.keep_text && text_.size() > 2 * kTextEnd) text_.erase(0, text_.size() - kTextEnd);
+}
+
+std::string AnswerReader::hidden(std::string_view text) const {
+  return options_.sent != nullptr ? without_sent(std::string(text), *options_.sent)
+                                  : std::string(text);
 }
 
 void AnswerReader::take_body(std::string_view bytes) {
@@ -188,6 +211,7 @@ void AnswerReader::finish_stream(load::RequestRecord& record) {
 
 void AnswerReader::finish_body(load::RequestRecord& record) {
   record.streamed = false;
+  body_ = hidden(body_);
   if (body_cut_) {
     return fail(Outcome::kProtocol, fmt::format("the body is larger than {} MiB", kMostBody >> 20));
   }
@@ -206,9 +230,10 @@ void AnswerReader::finish_body(load::RequestRecord& record) {
   record.finish_reason = item.finish_reason;
   record.saw_done = true;  // a body knows its end
   keep(item);
-  if (!item.has_text() && record.output_tokens.value_or(0) == 0) {
-    fail(Outcome::kNoTokens, "the answer has no token");
-  }
+  if (record.output_tokens.value_or(0) > 0) return;
+  if (!item.has_text()) return fail(Outcome::kNoTokens, "the answer has no token");
+  // There is text and no count that could be believed: one event that bore tokens.
+  record.events.push_back({.at = last_at_, .kind = kind_of(item.kind())});
 }
 
 void AnswerReader::finish(const net::Exchange& exchange, load::RequestRecord& record) {
@@ -221,7 +246,7 @@ void AnswerReader::finish(const net::Exchange& exchange, load::RequestRecord& re
   record.http_status = exchange.status;
   if (shape_ == Shape::kStream) {
     finish_stream(record);
-  } else if (exchange.status != 0) {
+  } else if (exchange.fault == net::NetFault::kNone || exchange.status != 0) {
     finish_body(record);
   }
   // What broke on the wire comes first, unless the client stopped because of what it had read.

@@ -29,6 +29,9 @@ struct Tally {
 struct AnswerOptions {
   bool keep_text = false;         // the whole text, to count its tokens; else its end
   std::int64_t tokens_asked = 0;  // room is made for so many events
+  // Of the request: their values are hidden in messages, since servers repeat what they do not
+  // like.
+  const net::Headers* sent = nullptr;
 };
 
 class AnswerReader final : public net::BodySink {
@@ -48,8 +51,10 @@ class AnswerReader final : public net::BodySink {
   enum class Shape : std::uint8_t { kUnknown, kStream, kBody };
 
   bool decide_shape();
+  std::size_t most_events() const;
   bool take_stream(std::string_view bytes, Nanoseconds at);
   void take_event(const net::SseEvent& event, Nanoseconds at);
+  std::string hidden(std::string_view text) const;
   void take_body(std::string_view bytes);
   void keep(const api::StreamItem& item);
   void fail(load::Outcome outcome, std::string message);

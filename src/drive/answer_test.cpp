@@ -21,6 +21,7 @@ struct Given {
   std::string content_type = "text/event-stream";
   net::NetFault fault = net::NetFault::kNone;
   bool keep_text = false;
+  const net::Headers* sent = nullptr;
 };
 
 struct Read {
@@ -32,7 +33,7 @@ struct Read {
 
 Read read(const Given& given, const std::vector<Piece>& pieces) {
   Tally tally;
-  AnswerReader reader(given.dialect, {.keep_text = given.keep_text}, tally);
+  AnswerReader reader(given.dialect, {.keep_text = given.keep_text, .sent = given.sent}, tally);
   net::Headers headers;
   if (!given.content_type.empty()) headers.emplace_back("Content-Type", given.content_type);
   net::Exchange exchange{.fault = given.fault, .status = given.status};
@@ -154,6 +155,18 @@ TEST(AnswerReader, WhatBreaksOnTheWireComesFirst) {
   EXPECT_EQ(read({.fault = net::NetFault::kReset}, {}).record.outcome, Outcome::kReset);
 }
 
+TEST(AnswerReader, WhatWasSentIsHiddenInMessages) {
+  const net::Headers sent = {{"Authorization", "Bearer sk-0123456789"}};
+  const std::string echo = R"({"error":{"message":"bad key sk-0123456789 )" +
+                           std::string(400, 'x') + R"("}})";  // long enough to be cut
+  const Read refused =
+      read({.status = 401, .content_type = "application/json", .sent = &sent}, {{1, echo}});
+  EXPECT_TRUE(refused.record.message.starts_with("401: bad key *** x")) << refused.record.message;
+  const Read event = read({.sent = &sent}, {{1, "data: " + echo + "\n\n"}});
+  EXPECT_EQ(event.record.outcome, Outcome::kErrorEvent);
+  EXPECT_TRUE(event.record.message.starts_with("bad key *** x")) << event.record.message;
+}
+
 TEST(AnswerReader, AUsageOfZeroIsToldAndNotBelieved) {
   const Read answer = read({}, {{5, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"},
                                 {6, "data: {\"choices\":[{\"delta\":{\"content\":\"b\"}}]}\n\n"},
@@ -173,6 +186,31 @@ TEST(AnswerReader, TextIsKeptWholeOnlyWhenItIsCounted) {
   const std::size_t kept = read({}, pieces).text.size();
   EXPECT_GE(kept, std::size_t{4} << 10);
   EXPECT_LE(kept, std::size_t{10} << 10);
+}
+
+TEST(AnswerReader, AnAnswerThatDoesNotEndIsCut) {
+  Tally tally;
+  AnswerReader reader(api::Dialect::kChat, {.tokens_asked = 4}, tally);
+  reader.on_head(200, {{"Content-Type", "text/event-stream"}});
+  int taken = 0;
+  while (taken < 5000 && reader.on_bytes(delta("a", taken + 1), (taken + 1) * kMs)) ++taken;
+  EXPECT_EQ(taken, 16 * 4 + 1024);
+  net::Exchange exchange{.status = 200, .stopped = true};
+  exchange.stamps.send_start = 1;
+  exchange.stamps.end = 6000 * kMs;
+  load::RequestRecord record;
+  reader.finish(exchange, record);
+  EXPECT_EQ(record.outcome, Outcome::kProtocol);
+  EXPECT_NE(record.message.find("does not end"), std::string::npos) << record.message;
+}
+
+TEST(AnswerReader, ABodyOfTextWithoutABelievableCountIsOneEvent) {
+  const Read answer = read(
+      {.content_type = "application/json"},
+      {{50, R"({"choices":[{"message":{"content":"a b"}}],"usage":{"completion_tokens":0}})"}});
+  EXPECT_EQ(answer.record.outcome, Outcome::kOk) << answer.record.message;
+  EXPECT_EQ(answer.record.events.size(), 1U);
+  EXPECT_FALSE(answer.record.streamed);
 }
 
 TEST(AnswerReader, CountsThatNoAnswerHasAreLeftOut) {

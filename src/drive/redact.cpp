@@ -14,6 +14,7 @@ constexpr std::size_t kMostItems = 64;
 constexpr std::size_t kMostMembers = 1024;
 constexpr std::size_t kShortestSecret = 6;   // shorter header values ("json") stand anywhere
 constexpr std::size_t kShortestIssued = 20;  // of OpenAI's and Hugging Face's keys
+constexpr std::string_view kHidden = "***";
 constexpr const char* kLeftOut = "(left out: it may hold a secret)";
 
 // Within a name, without what separates its words.
@@ -39,11 +40,17 @@ std::vector<std::string> words_of(std::string_view name) {
   return words;
 }
 
+// The part of a header's value that nobody may see; empty where it is too short to be a secret.
+std::string_view secret_of(std::string_view value) {
+  value = trim(value);
+  const std::string_view secret = value.substr(value.rfind(' ') + 1);  // behind "Bearer"
+  return secret.size() >= kShortestSecret ? secret : std::string_view();
+}
+
 bool repeats(std::string_view text, const net::Headers& sent) {
   return std::any_of(sent.begin(), sent.end(), [&](const auto& header) {
-    const std::string_view value = trim(header.second);
-    const std::string_view secret = value.substr(value.rfind(' ') + 1);  // behind "Bearer"
-    return secret.size() >= kShortestSecret && text.find(secret) != std::string_view::npos;
+    const std::string_view secret = secret_of(header.second);
+    return !secret.empty() && text.find(secret) != std::string_view::npos;
   });
 }
 
@@ -83,6 +90,18 @@ bool is_flag_of_secret(const Json& json) {
 }
 
 }  // namespace
+
+std::string without_sent(std::string text, const net::Headers& sent) {
+  for (const auto& [name, value] : sent) {
+    const std::string_view secret = secret_of(value);
+    if (secret.empty()) continue;
+    for (std::size_t at = text.find(secret); at != std::string::npos;
+         at = text.find(secret, at + kHidden.size())) {
+      text.replace(at, secret.size(), kHidden);
+    }
+  }
+  return text;
+}
 
 bool names_a_secret(std::string_view name) {
   const std::vector<std::string> words = words_of(name);

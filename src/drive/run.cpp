@@ -17,6 +17,7 @@
 namespace nibble::drive {
 namespace {
 
+constexpr Nanoseconds kCounterTimeout = 2'000'000'000;
 constexpr std::size_t kOtherDescriptors = 256;  // files, telemetry, libraries
 // Streams that an open loop without a limit is expected to have at most.
 constexpr std::int64_t kOpenStreams = 1000;
@@ -90,6 +91,7 @@ class Run {
                const ServerCounters& after);
   void join_level(load::LevelResult& result, const LevelRun& level) const;
   void flush_cache();
+  ServerCounters read_counters();
   void audit_levels();
   void audit_level(load::LevelResult& result, const LevelOptions& level);
   Result<load::Calibration> calibration_for(const CalibrationAsk& ask) const;
@@ -104,6 +106,7 @@ class Run {
   std::size_t loops_ = 1;
   std::optional<telemetry::Telemetry> telemetry_;
   std::optional<CounterReader> counters_;
+  int counter_failures_ = 0;  // in a row
   RunOutcome outcome_;
 };
 
@@ -151,7 +154,9 @@ Result<> Run::open_telemetry() {
   own.verify_certificate = client.verify_certificate;
   own.ca_file = client.ca_file;
   if (options_.server_metrics) {
-    NIBBLE_ASSIGN_OR_RETURN(counters_, CounterReader::make(wire_.target.url, own));
+    telemetry::WebOptions quick = own;
+    quick.timeout = kCounterTimeout;
+    NIBBLE_ASSIGN_OR_RETURN(counters_, CounterReader::make(wire_.target.url, quick));
   }
   if (!options_.telemetry) return {};
   telemetry::TelemetryOptions what = options_.telemetry_options;
@@ -184,6 +189,22 @@ void Run::run_levels(Driver& driver) {
   }
 }
 
+// A page that failed twice in a row is not waited for again.
+ServerCounters Run::read_counters() {
+  ServerCounters counters;
+  if (!counters_) return counters;
+  if (interrupted_) {
+    counters.reason = "the run was interrupted";
+  } else if (counter_failures_ >= 2) {
+    counters.reason = "the server's metrics page could not be read before";
+  } else {
+    counters = counters_->read_settled();
+    const bool failed = !counters.reason.empty() && !counters.output_tokens;
+    counter_failures_ = failed ? counter_failures_ + 1 : 0;
+  }
+  return counters;
+}
+
 void Run::flush_cache() {
   const auto prober = Prober::make(wire_.target.url, wire_.target.client, interrupted_);
   const int status = prober.ok() ? (*prober)->post("/flush_cache").exchange.status : 0;
@@ -203,11 +224,11 @@ void Run::run_level(Driver& driver, std::int32_t index) {
         .phase = "warm-up"});
   driver.warm_up(index, level, interrupted_);
   if (interrupted_) return keep_fault(run_error(kInterrupted));
-  const ServerCounters before = counters_ ? counters_->read_settled() : ServerCounters{};
+  const ServerCounters before = read_counters();
   const LevelRun done = driver.run_level(index, level, interrupted_,
                                          [&](const Progress& progress) { tell(progress); });
   if (done.fault && !outcome_.ended_early) outcome_.ended_early = done.fault;
-  const ServerCounters after = counters_ ? counters_->read_settled() : ServerCounters{};
+  const ServerCounters after = read_counters();
   measure(index, done, before, after);
 }
 
@@ -260,6 +281,11 @@ void Run::join_level(load::LevelResult& result, const LevelRun& level) const {
       join(telemetry_ ? &*telemetry_ : nullptr, window, steady ? *report.inside : report.all);
   if (telemetry_) {
     result.telemetry = telemetry::telemetry_json(*telemetry_, {window.start, window.stop});
+    Json sources = Json::array();
+    for (const telemetry::SourceHealth& source : telemetry_->sampler->health()) {
+      sources.push(telemetry::health_json(source));
+    }
+    result.telemetry.set("sources", std::move(sources));
   }
 }
 
@@ -267,6 +293,7 @@ void Run::audit_levels() {
   auto& levels = outcome_.report.levels;
   for (std::size_t index = 0; index < levels.size(); ++index) {
     tell({.level = index, .phase = "self-audit"});
+    if (interrupted_) keep_fault(run_error("interrupted during the self-audit: all else is whole"));
     audit_level(levels[index],
                 options_.levels[static_cast<std::size_t>(levels[index].report.plan.level)]);
   }

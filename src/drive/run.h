@@ -89,10 +89,10 @@ struct RunOptions {
   bool telemetry = true;
   // servers: instead of the target, whose metrics page is read where none are named.
   telemetry::TelemetryOptions telemetry_options;
-  bool server_metrics = true;  // read the target's own page
-  bool flush_cache = false;                       // POST /flush_cache before each level
-  const Ledger* ledger = nullptr;                 // regressors and roofs of the physical fit
-  load::RunSetup setup;                           // what is known before; the run adds the rest
+  bool server_metrics = true;      // read the target's own page
+  bool flush_cache = false;        // POST /flush_cache before each level
+  const Ledger* ledger = nullptr;  // regressors and roofs of the physical fit
+  load::RunSetup setup;            // what is known before; the run adds the rest
 };
 
 // How a level is going, some times a second.

@@ -25,7 +25,10 @@ net::HttpRequest request_of(const Target& target, Job& job) {
 boost::asio::awaitable<Sent> send(net::HttpClient& client, const Target& target, Job job,
                                   bool keep_text, Tally& tally) {
   AnswerReader reader(target.backend.dialect,
-                      {.keep_text = keep_text, .tokens_asked = job.output_tokens_asked}, tally);
+                      {.keep_text = keep_text,
+                       .tokens_asked = job.output_tokens_asked,
+                       .sent = &target.client.headers},
+                      tally);
   net::HttpRequest request = request_of(target, job);
   const net::Exchange exchange = co_await client.exchange(std::move(request), reader);
   Sent sent;

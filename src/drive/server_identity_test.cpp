@@ -27,6 +27,13 @@ constexpr const char* kSecrets = R"({
   "template": "{{ bos_token }} the secretary keeps keys"
 })";
 
+TEST(WithoutSent, HidesWhatWasSent) {
+  const net::Headers sent = {{"Authorization", "Bearer sk-0123456789"}, {"X-Kind", "json"}};
+  EXPECT_EQ(without_sent("401: got 'Bearer sk-0123456789' and sk-0123456789, json", sent),
+            "401: got 'Bearer ***' and ***, json");
+  EXPECT_EQ(without_sent("401: no key", sent), "401: no key");
+}
+
 TEST(Redact, LeavesSecretsOutAtAnyDepth) {
   const Json clean = without_secrets(parse(kSecrets), {});
   const std::string text = clean.dump(0);

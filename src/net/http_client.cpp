@@ -37,8 +37,8 @@ struct Outgoing {
 void send(const std::shared_ptr<Stream>& stream, const std::shared_ptr<Outgoing>& out) {
   out->sent_at = 0;
   error_code code;
-  const std::size_t count =
-      stream->try_write(asio::buffer(out->head), asio::buffer(out->body), code);
+  const Stream::Pieces pieces = {asio::buffer(out->head), asio::buffer(out->body)};
+  const std::size_t count = stream->try_write(pieces, code);
   if (code) return;  // the read that follows says why
   const std::size_t head_count = std::min(count, out->head.size());
   const std::string_view head = std::string_view(out->head).substr(head_count);
@@ -232,22 +232,20 @@ asio::awaitable<void> HttpClient::Impl::converse(std::shared_ptr<Impl> self, Run
   stamps.send_start = monotonic_now();
   run->expect(stamps.send_start, self->options.timeouts.first_byte, NetFault::kFirstByteTimeout);
   send(talk->stream, talk->out);
-  bool more = true;
-  while (more) {
-    error_code code;
-    const std::size_t count = co_await talk->stream->read(buffer.view(), code);
+  const Stream::Take on_read = [&](const error_code& code, std::size_t count) {
     const Nanoseconds at = monotonic_now();
     stamps.end = at;
     if (run->interrupted != NetFault::kNone) {
       self->fail_interrupted(*run, *talk);
-      more = false;
     } else if (code) {
       self->take_end(parser, code, *talk);
-      more = false;
     } else {
-      more = self->take(parser, {buffer.bytes.get(), count}, at, *run, *talk);
+      return self->take(parser, {buffer.bytes.get(), count}, at, *run, *talk);
     }
-  }
+    return false;
+  };
+  auto reading = talk->stream->read_each(buffer.view(), on_read);
+  co_await std::move(reading);
   run->stream = nullptr;
   stamps.sent = talk->out->sent_at;
   stamps.head = parser.head_at();

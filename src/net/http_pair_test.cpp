@@ -1,5 +1,7 @@
 // The client against the server: both ends are ours.
+#include <chrono>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "net/http_client.h"
 #include "net/http_server.h"
@@ -61,6 +63,62 @@ TEST(HttpPair, ChunksOf100Kilobytes) {
   });
   EXPECT_TRUE(fed.ok());
   EXPECT_EQ(events, 20);
+}
+
+// A client that stands still in its sink lets the kernel's buffers fill: pieces are then taken in
+// part, and what is left is drained, in order and in one chunk each.
+TEST(HttpPair, WhatTheKernelDoesNotTakeAtOnceIsDrained) {
+  constexpr int kPieces = 24;
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  std::atomic<int> at_once = 0;
+  std::atomic<int> drained = 0;
+  Pair pair([&](ServerRequest, ResponseWriter& writer) -> awaitable<void> {
+    Headers headers = event_stream();
+    co_await writer.head(200, std::move(headers), Framing::chunked());
+    if (writer.write_now("first ")) ++at_once;
+    for (int i = 0; i < kPieces; ++i) {
+      const std::string piece(kBytes, static_cast<char>('a' + i));
+      if (writer.write_now(piece)) continue;
+      const bool sent = co_await writer.drain();
+      if (sent) ++drained;
+    }
+    co_await writer.finish();
+  });
+  class SlowAtFirst : public Recorder {
+   public:
+    bool on_bytes(std::string_view bytes, Nanoseconds received_at) override {
+      if (body.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      return Recorder::on_bytes(bytes, received_at);
+    }
+  };
+  SlowAtFirst sink;
+  const Exchange exchange = pair.client.get("/", sink);
+  EXPECT_TRUE(exchange.ok()) << exchange.message;
+  std::string whole = "first ";
+  for (int i = 0; i < kPieces; ++i) whole.append(kBytes, static_cast<char>('a' + i));
+  EXPECT_TRUE(sink.body == whole);
+  EXPECT_EQ(at_once, 1);
+  EXPECT_GT(drained, 0);
+}
+
+TEST(HttpPair, WriteNowSaysThatThePeerIsGone) {
+  std::atomic<int> answer = -1;  // of write_now() and drain()
+  Pair pair([&](ServerRequest, ResponseWriter& writer) -> awaitable<void> {
+    Headers headers = event_stream();
+    co_await writer.head(200, std::move(headers), Framing::chunked());
+    writer.write_now("data: 1\n\n");
+    co_await writer.sleep_until(monotonic_now() + 5'000 * kMillisecond);
+    const bool now = writer.write_now("data: 2\n\n");
+    const bool later = co_await writer.drain();
+    answer = 2 * static_cast<int>(now) + static_cast<int>(later);
+  });
+  Recorder sink(1);  // wants no more
+  EXPECT_TRUE(pair.client.get("/", sink).stopped);
+  const Nanoseconds limit = monotonic_now() + 1'000 * kMillisecond;
+  while (answer < 0 && monotonic_now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(answer, 0);
 }
 
 // Counts the events of a stream and checks that they are its own and in order.

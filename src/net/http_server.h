@@ -72,6 +72,10 @@ class ResponseWriter {
   boost::asio::awaitable<bool> head(int status, Headers headers, Framing framing);
   // A piece of the body; one chunk where the body is chunked. Handed to the kernel at once.
   boost::asio::awaitable<bool> write(std::string bytes);
+  // The same without a coroutine. True: the kernel has all of it. False: the rest is kept, and
+  // `co_await drain()`, before anything else is written, sends it and says what write() would.
+  bool write_now(std::string_view bytes);
+  boost::asio::awaitable<bool> drain();
   boost::asio::awaitable<bool> finish();
   // All three in one.
   boost::asio::awaitable<bool> respond(int status, Headers headers, std::string body);
@@ -94,12 +98,12 @@ class ResponseWriter {
  private:
   friend struct Connection;
   boost::asio::awaitable<bool> send(std::string bytes);
-  std::string framed(std::string bytes) const;
   boost::asio::awaitable<bool> end();
 
   Connection& connection_;
   Framing framing_;
   std::uint64_t written_ = 0;
+  std::string rest_;  // of write_now()
   Nanoseconds last_write_ = 0;
   bool head_only_ = false;
   bool http_1_0_ = false;

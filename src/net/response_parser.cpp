@@ -2,6 +2,7 @@
 
 #include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <fmt/core.h>
 #include <optional>
 
 #include "net/parser_fields.h"
@@ -93,6 +94,9 @@ ResponseParser::Step ResponseParser::Impl::take_head(BodySink& sink) {
   const int code = static_cast<int>(head.result_int());
   if (code == 101) {
     return fail(NetFault::kProtocol, "the server wants to speak another protocol (status 101)");
+  }
+  if (code < 100) {
+    return fail(NetFault::kProtocol, fmt::format("the answer has status {}, which is none", code));
   }
   if (code / 100 == 1) {  // "100 Continue" and its like come before the answer
     renew();

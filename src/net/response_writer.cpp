@@ -2,6 +2,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/status.hpp>
 #include <ctime>
+#include <utility>
 
 #include "base/check.h"
 #include "net/http_server.h"
@@ -71,23 +72,37 @@ asio::awaitable<bool> ResponseWriter::head(int status, Headers headers, Framing 
   return send(std::move(text));
 }
 
-std::string ResponseWriter::framed(std::string bytes) const {
-  if (framing_.kind != Framing::Kind::kChunked) return bytes;
-  std::string chunk;
-  chunk.reserve(bytes.size() + 24);
-  fmt::format_to(std::back_inserter(chunk), "{:x}\r\n", bytes.size());
-  chunk += bytes;
-  chunk += "\r\n";
-  return chunk;
+bool ResponseWriter::write_now(std::string_view bytes) {
+  NIBBLE_CHECK(head_sent_ && !finished_ && rest_.empty());
+  written_ += bytes.size();
+  NIBBLE_CHECK(framing_.kind != Framing::Kind::kLength || written_ <= framing_.length);
+  Stream::Pieces pieces;
+  char size[24];  // of the chunk, in hexadecimal, and the end of its line
+  // A chunk of no bytes would be the end of the body.
+  if (!head_only_ && !bytes.empty()) {
+    pieces[1] = asio::buffer(bytes);
+    if (framing_.kind == Framing::Kind::kChunked) {
+      const char* end = fmt::format_to(size, "{:x}\r\n", bytes.size());
+      pieces[0] = asio::buffer(size, static_cast<std::size_t>(end - size));
+      pieces[2] = asio::buffer("\r\n", 2);
+    }
+  }
+  const bool whole = connection_.write_now(pieces, rest_);
+  last_write_ = monotonic_now();
+  return whole;
+}
+
+asio::awaitable<bool> ResponseWriter::drain() {
+  if (rest_.empty()) co_return !connection_.gone;
+  std::string rest = std::exchange(rest_, {});
+  const bool sent = co_await send(std::move(rest));
+  co_return sent;
 }
 
 asio::awaitable<bool> ResponseWriter::write(std::string bytes) {
-  NIBBLE_CHECK(head_sent_ && !finished_);
-  written_ += bytes.size();
-  NIBBLE_CHECK(framing_.kind != Framing::Kind::kLength || written_ <= framing_.length);
-  // A chunk of no bytes would be the end of the body.
-  if (head_only_ || bytes.empty()) return send({});
-  return send(framed(std::move(bytes)));
+  if (write_now(bytes)) co_return true;
+  const bool sent = co_await drain();
+  co_return sent;
 }
 
 asio::awaitable<bool> ResponseWriter::finish() {

@@ -209,11 +209,29 @@ asio::awaitable<void> Connection::part(std::shared_ptr<Connection> self) {
   while (!self->gone) co_await self->readable_.wait();
 }
 
+bool Connection::write_now(const Stream::Pieces& pieces, std::string& rest) {
+  if (gone) return false;
+  error_code code;
+  std::size_t done = stream->try_write(pieces, code);
+  if (code) {
+    lose();
+    return false;
+  }
+  if (done == asio::buffer_size(pieces)) return true;
+  for (const asio::const_buffer& piece : pieces) {
+    const asio::const_buffer left = piece + done;  // empty where all of it is done
+    done -= piece.size() - left.size();
+    rest.append(static_cast<const char*>(left.data()), left.size());
+  }
+  return false;
+}
+
 // Small pieces go to the kernel without waiting for it; only what it does not take at once does.
 asio::awaitable<bool> Connection::write(std::string bytes) {
   if (gone) co_return false;
   error_code code;
-  std::size_t done = stream->try_write(asio::buffer(bytes), {}, code);
+  const Stream::Pieces pieces = {asio::buffer(bytes)};
+  std::size_t done = stream->try_write(pieces, code);
   while (!code && !gone && done < bytes.size()) {
     done += co_await stream->write_some(asio::buffer(bytes) + done, code);
   }

@@ -53,6 +53,8 @@ struct Connection {
   void lose();       // the peer is gone: whoever waits is woken
   void break_off();  // we go: the socket is closed at once
   asio::awaitable<bool> write(std::string bytes);
+  // What the kernel takes at once; false: `rest` is what it did not, or the peer is gone.
+  bool write_now(const Stream::Pieces& pieces, std::string& rest);
 
   std::shared_ptr<ServerState> server;
   std::size_t loop_index;

@@ -1,6 +1,5 @@
 #include "net/stream.h"
 
-#include <array>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -43,6 +42,38 @@ std::string failure_of(SSL* handle, const error_code& code) {
   return fmt::format(
       "the server's certificate is not trusted ({}); give the file of its authority, or --insecure",
       ::X509_verify_cert_error_string(verdict));
+}
+
+// The handler of each of read_each()'s reads; it moves into the next.
+template <class Source, class Handler>
+struct ReadAgain {
+  Source* source;
+  asio::mutable_buffer buffer;
+  const Stream::Take* take;
+  Handler done;
+
+  void start() && {
+    Source& from = *source;
+    const asio::mutable_buffer to = buffer;
+    from.async_read_some(to, std::move(*this));
+  }
+  void operator()(const error_code& code, std::size_t count) {
+    if ((*take)(code, count)) {
+      std::move(*this).start();
+    } else {
+      std::move(done)();
+    }
+  }
+};
+
+template <class Source>
+asio::awaitable<void> read_again(Source& source, asio::mutable_buffer buffer,
+                                 const Stream::Take& take) {
+  return asio::async_initiate<const asio::use_awaitable_t<>&, void()>(
+      [&source, buffer, &take](auto handler) {
+        ReadAgain<Source, decltype(handler)>{&source, buffer, &take, std::move(handler)}.start();
+      },
+      asio::use_awaitable);
 }
 
 }  // namespace
@@ -147,6 +178,11 @@ asio::awaitable<std::size_t> Stream::read(asio::mutable_buffer buffer, error_cod
   return tls_->stream.async_read_some(buffer, asio::redirect_error(asio::use_awaitable, code));
 }
 
+asio::awaitable<void> Stream::read_each(asio::mutable_buffer buffer, const Take& take) {
+  if (tls_ == nullptr) return read_again(socket_, buffer, take);
+  return read_again(tls_->stream, buffer, take);
+}
+
 asio::awaitable<std::size_t> Stream::write_some(asio::const_buffer buffer, error_code& code) {
   if (tls_ == nullptr) {
     return socket_.async_write_some(buffer, asio::redirect_error(asio::use_awaitable, code));
@@ -154,12 +190,10 @@ asio::awaitable<std::size_t> Stream::write_some(asio::const_buffer buffer, error
   return tls_->stream.async_write_some(buffer, asio::redirect_error(asio::use_awaitable, code));
 }
 
-std::size_t Stream::try_write(asio::const_buffer first, asio::const_buffer second,
-                              error_code& code) {
+std::size_t Stream::try_write(const Pieces& pieces, error_code& code) {
   code = {};
   if (tls_ != nullptr) return 0;
-  const std::array<asio::const_buffer, 2> both = {first, second};
-  const std::size_t count = socket_.write_some(both, code);
+  const std::size_t count = socket_.write_some(pieces, code);
   if (code == asio::error::would_block || code == asio::error::try_again) code = {};
   return count;
 }

@@ -6,6 +6,7 @@
 //   const std::size_t count = co_await stream->read(buffer, code);
 #pragma once
 
+#include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -57,10 +58,15 @@ class Stream {
                                                           TlsContext context);
 
   asio::awaitable<std::size_t> read(asio::mutable_buffer buffer, error_code& code);
+  // One read after another into the same buffer until `take`, called with what each gave, says
+  // false: a stream of small events costs one resumed coroutine and not one each.
+  using Take = std::function<bool(const error_code& code, std::size_t count)>;
+  asio::awaitable<void> read_each(asio::mutable_buffer buffer, const Take& take);
   asio::awaitable<std::size_t> write_some(asio::const_buffer buffer, error_code& code);
 
   // What the kernel takes at once without waiting: 0 where it takes none, and with TLS.
-  std::size_t try_write(asio::const_buffer first, asio::const_buffer second, error_code& code);
+  using Pieces = std::array<asio::const_buffer, 3>;
+  std::size_t try_write(const Pieces& pieces, error_code& code);
   // The rest, in the background.
   static void write_all(std::shared_ptr<Stream> self, asio::const_buffer first,
                         asio::const_buffer second, std::function<void(error_code)> done);
