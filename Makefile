@@ -4,7 +4,6 @@ SHELL := bash
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
 
-SECONDS ?= 60
 PREFIX ?= /usr/local
 DESTDIR ?=
 CASE ?= glm5_rtxpro6000
@@ -13,7 +12,7 @@ REPORT ?= nibble-report
 JOBS := $(shell nproc)
 PROGRAM := build/src/cli/nibble
 
-.PHONY: help demo build test oracle asan fuzz bench format format-check install clean
+.PHONY: help demo build test oracle asan fuzz soak bench format format-check install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,9 +46,17 @@ asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --build build-asan --parallel $(JOBS)
 	@ctest --preset asan
 
+fuzz: SECONDS ?= 60
 fuzz: ## run each fuzz target for SECONDS=60, guided by coverage, with sanitizers
 	@tools/setup.sh fuzz
 	@tools/fuzz.sh $(SECONDS)
+
+soak: SECONDS ?= 600
+soak: ## load 1,000 streams on the mock for SECONDS=600; fail where memory grows or a request fails
+	@tools/setup.sh build
+	@test -f build/build.ninja || cmake --preset app >/dev/null
+	@cmake --build build --target nibble --parallel $(JOBS)
+	@tools/soak.sh $(PROGRAM) $(SECONDS)
 
 bench: build ## run the benchmarks of the program itself
 	@for program in build/bench/*_bench; do "$$program" --benchmark_min_time=0.2; done

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "base/text.h"
+#include "cli/hub_cache.h"
 #include "cli/load_flags.h"
 
 namespace nibble::cli {
@@ -222,23 +223,36 @@ Result<DatasetFlags> dataset_flags_from(const Arguments& arguments, const api::B
   return flags;
 }
 
-Result<TokenizerChoice> tokenizer_from(const Arguments& arguments) {
+Result<TokenizerChoice> tokenizer_from(const Arguments& arguments,
+                                       std::vector<std::string>& notes) {
   TokenizerChoice choice;
+  std::filesystem::path from;
   if (const auto path = arguments.text("--tokenizer")) {
     std::error_code ignored;
-    if (!std::filesystem::exists(*path, ignored)) {
+    if (std::filesystem::exists(*path, ignored)) {
+      choice.id = *path;
+    } else if (!is_hub_id(*path)) {
       return usage_error(
           "--tokenizer is \"{}\", which is no file or folder here; give a tokenizer.json or its "
           "folder (nothing is downloaded)",
           printable(*path));
+    } else if (const auto kept = find_in_hub_cache(*path, "tokenizer.json")) {
+      choice.id = *path;
+      from = *kept;
+    } else {
+      notes.push_back(
+          fmt::format("no tokenizer: {} is not in {}, and nothing is downloaded; the server's "
+                      "counts are taken",
+                      printable(*path), hub_cache().string()));
+      return choice;
     }
-    choice.id = *path;
   } else if (const auto model = arguments.text("--model"); model && is_tokenizer_folder(*model)) {
     choice.id = *model;
   } else {
     return choice;
   }
-  NIBBLE_ASSIGN_OR_RETURN(choice.tokenizer, text::load_tokenizer(choice.id));
+  if (from.empty()) from = choice.id;
+  NIBBLE_ASSIGN_OR_RETURN(choice.tokenizer, text::load_tokenizer(from));
   return choice;
 }
 

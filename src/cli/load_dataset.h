@@ -44,12 +44,14 @@ struct DatasetFlags {
 Result<DatasetFlags> dataset_flags_from(const Arguments& arguments, const api::Backend& backend,
                                         std::vector<std::string>& notes);
 
-// --tokenizer, or the folder that --model names when a tokenizer.json lies there.
+// --tokenizer: a file, a folder, or a Hub id that lies in Hugging Face's cache (where it does not,
+// a note says so and there is none); or the folder that --model names when a tokenizer.json lies
+// there.
 struct TokenizerChoice {
   std::optional<text::Tokenizer> tokenizer;
   std::string id;  // empty: none
 };
-Result<TokenizerChoice> tokenizer_from(const Arguments& arguments);
+Result<TokenizerChoice> tokenizer_from(const Arguments& arguments, std::vector<std::string>& notes);
 
 // A text counts as the server will count it: a chat template is the server's own affair, special
 // tokens around a completion are not.

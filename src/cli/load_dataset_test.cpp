@@ -197,9 +197,10 @@ TEST(LoadDataset, FaultsOfAFileAreKnownBeforeTheLoad) {
 TEST(LoadDataset, ATokenizerCountsAndLimitsTheIds) {
   const TemporaryFolder folder;
   ASSERT_TRUE(write_file(folder.path() / "tokenizer.json", kTokenizer).ok());
+  std::vector<std::string> notes;
   for (const char* option : {"--tokenizer", "--model"}) {
     const auto with = read({option, folder.path().string()});
-    const auto choice = tokenizer_from(with->arguments);
+    const auto choice = tokenizer_from(with->arguments, notes);
     ASSERT_TRUE(choice.ok()) << choice.error().message;
     ASSERT_TRUE(choice->tokenizer.has_value());
     EXPECT_EQ(choice->id, folder.path().string());
@@ -213,9 +214,35 @@ TEST(LoadDataset, ATokenizerCountsAndLimitsTheIds) {
   }
 }
 
+// An id of the Hub, as command lines of SGLang have it: from the cache, or none at all.
+TEST(LoadDataset, AHubIdIsLookedUpInTheCache) {
+  const TemporaryFolder folder;
+  const ScopedEnvironment cache("HF_HUB_CACHE", folder.path().c_str());
+  std::vector<std::string> notes;
+  const auto arguments = read({"--tokenizer", "toy/abc"})->arguments;
+  auto choice = tokenizer_from(arguments, notes);
+  ASSERT_TRUE(choice.ok()) << choice.error().message;
+  EXPECT_FALSE(choice->tokenizer.has_value());
+  EXPECT_TRUE(choice->id.empty());
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(contains(notes[0], "toy/abc is not in " + folder.path().string())) << notes[0];
+  const auto model = folder.path() / "models--toy--abc";
+  std::filesystem::create_directories(model / "snapshots" / "0a1b");
+  std::filesystem::create_directories(model / "refs");
+  ASSERT_TRUE(write_file(model / "refs" / "main", "0a1b").ok());
+  ASSERT_TRUE(write_file(model / "snapshots" / "0a1b" / "tokenizer.json", kTokenizer).ok());
+  choice = tokenizer_from(arguments, notes);
+  ASSERT_TRUE(choice.ok()) << choice.error().message;
+  EXPECT_TRUE(choice->tokenizer.has_value());
+  EXPECT_EQ(choice->id, "toy/abc");
+  EXPECT_EQ(notes.size(), 1U);
+}
+
 TEST(LoadDataset, WithoutATokenizerNothingCounts) {
-  EXPECT_FALSE(tokenizer_from(read({"--model", "some-name"})->arguments)->tokenizer.has_value());
-  const auto missing = tokenizer_from(read({"--tokenizer", "Qwen/Qwen3-8B"})->arguments);
+  std::vector<std::string> notes;
+  EXPECT_FALSE(
+      tokenizer_from(read({"--model", "some-name"})->arguments, notes)->tokenizer.has_value());
+  const auto missing = tokenizer_from(read({"--tokenizer", "./Qwen3-8B"})->arguments, notes);
   ASSERT_FALSE(missing.ok());
   EXPECT_TRUE(contains(missing.error().message, "nothing is downloaded"));
   const load::TokenTools tools = token_tools(std::nullopt, {.tokens_per_word = 1e9}, true);

@@ -158,6 +158,14 @@ Result<load::RunSetup> setup_from(const Arguments& arguments, const drive::Targe
   return setup;
 }
 
+// Of each level; nullopt where they differ, or end otherwise.
+std::optional<std::int64_t> common_requests(const std::vector<drive::LevelOptions>& levels) {
+  const std::int64_t first = levels.front().requests;
+  const bool alike = std::all_of(levels.begin(), levels.end(),
+                                 [first](const auto& level) { return level.requests == first; });
+  return alike && first > 0 ? std::optional(first) : std::nullopt;
+}
+
 // What differs from the benchmark whose names these are.
 void note_rules(const Arguments& arguments, const drive::Target& target, Notes& notes) {
   if (follows_sglang(target.backend)) {
@@ -204,11 +212,15 @@ Result<load::MetricsOptions> metrics_from(const Arguments& arguments) {
       return usage_error("--metric-percentiles has \"{}\"; give numbers above 0 and below 100",
                          printable(text));
     }
-    options.quantiles.push_back(**percentile / 100);
+    options.asked.push_back(**percentile / 100);
   }
-  std::sort(options.quantiles.begin(), options.quantiles.end());
-  const auto last = std::unique(options.quantiles.begin(), options.quantiles.end());
-  options.quantiles.erase(last, options.quantiles.end());
+  const auto sort_once = [](std::vector<double>& list) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  };
+  sort_once(options.asked);
+  options.quantiles.insert(options.quantiles.end(), options.asked.begin(), options.asked.end());
+  sort_once(options.quantiles);
   return options;
 }
 
@@ -231,8 +243,9 @@ Result<LoadFlags> load_flags_from(const Arguments& arguments) {
   flags.progress = !arguments.has("--disable-tqdm");
   // What takes time comes last.
   NIBBLE_ASSIGN_OR_RETURN(flags.ledger, ledger_from(arguments, dataset.mean_context()));
-  NIBBLE_ASSIGN_OR_RETURN(TokenizerChoice tokenizer, tokenizer_from(arguments));
+  NIBBLE_ASSIGN_OR_RETURN(TokenizerChoice tokenizer, tokenizer_from(arguments, notes));
   NIBBLE_ASSIGN_OR_RETURN(run.setup, setup_from(arguments, run.target, dataset, tokenizer));
+  run.setup.num_prompts = common_requests(run.levels);
   run.setup.notes = std::move(notes);
   run.tokenizer = std::move(tokenizer.tokenizer);
   NIBBLE_ASSIGN_OR_RETURN(run.make_dataset, dataset_maker(dataset, run.tokenizer, run.target));

@@ -357,8 +357,7 @@ TEST_F(LoadFlagsTest, NamesOfSecrets) {
                            "client_secret", "Cookie", "access_token", "db_password"}) {
     EXPECT_TRUE(drive::names_a_secret(name)) << name;
   }
-  for (const char* name :
-       {"max_tokens", "min_tokens", "stop_token_ids", "model", "label"}) {
+  for (const char* name : {"max_tokens", "min_tokens", "stop_token_ids", "model", "label"}) {
     EXPECT_FALSE(drive::names_a_secret(name)) << name;
   }
 }
@@ -402,9 +401,32 @@ TEST_F(LoadFlagsTest, PercentilesAreAdded) {
   for (std::size_t index = 0; index < expected.size(); ++index) {
     EXPECT_DOUBLE_EQ(flags->run.metrics.quantiles[index], expected[index]);
   }
+  EXPECT_EQ(flags->run.metrics.asked.size(), 3U);
+  EXPECT_TRUE(flags->run.metrics.is_asked(0.5));
+  EXPECT_FALSE(flags->run.metrics.is_asked(0.99));
   for (const char* text : {"0", "100", "x", "50,,99", "-5"}) {
     EXPECT_FALSE(flags_with({std::string("--metric-percentiles=") + text}).ok()) << text;
   }
+}
+
+// "set" within "dataset" is no word of it.
+TEST_F(LoadFlagsTest, OnlyNearNamesAreSuggested) {
+  EXPECT_FALSE(contains(fault_of({"--plot-dataset-stats"}), "did you mean"));
+  EXPECT_TRUE(contains(fault_of({"--plot-dataset-stats"}), "\"nibble load --help\" lists"));
+  EXPECT_TRUE(contains(fault_of({"--rate"}), "--request-rate"));
+  EXPECT_TRUE(contains(fault_of({"--max-conc"}), "did you mean --max-concurrency"));
+  EXPECT_TRUE(contains(fault_of({"--request-rat"}), "did you mean --request-rate"));
+}
+
+TEST_F(LoadFlagsTest, HowManyPromptsWereAskedForIsKept) {
+  const auto asked = [](const Words& words) {
+    const auto flags = flags_of(words);
+    EXPECT_TRUE(flags.ok());
+    return flags->run.setup.num_prompts;
+  };
+  EXPECT_EQ(asked({"--max-concurrency", "1,2", "--num-prompts", "10"}), 10);
+  EXPECT_EQ(asked({"--max-concurrency", "1,2", "--num-prompts", "10,20"}), std::nullopt);
+  EXPECT_EQ(asked({"--max-concurrency", "1,2", "--duration", "5"}), std::nullopt);
 }
 
 TEST_F(LoadFlagsTest, OtherBenchmarksFlagsAreNotedOrRefused) {

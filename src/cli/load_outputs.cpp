@@ -221,6 +221,10 @@ Result<LoadOutputs> outputs_from(const Arguments& arguments) {
   outputs.csv = arguments.text("--csv").value_or("");
   outputs.rows = arguments.text("--rows").value_or("");
   outputs.report = arguments.text("--report").value_or("");
+  for (const char* flag : {"--dataset-path", "--trace", "--tokenizer", "--api-key-file",
+                           "--ca-file", "--model", "--model-config", "--machine", "--routing"}) {
+    if (const auto path = arguments.text(flag)) outputs.inputs.emplace_back(flag, *path);
+  }
   return outputs;
 }
 
@@ -228,6 +232,12 @@ Result<> check_outputs(const LoadOutputs& outputs) {
   if (outputs.save) NIBBLE_RETURN_IF_ERROR(make_folder("--result-dir", outputs.result_dir));
   if (!outputs.report.empty()) NIBBLE_RETURN_IF_ERROR(make_folder("--report", outputs.report));
   std::vector<std::pair<std::string, fs::path>> seen;
+  for (const auto& [option, path] : outputs.inputs) {
+    std::error_code ignored;
+    if (fs::is_regular_file(path, ignored)) {
+      seen.emplace_back(option, fs::weakly_canonical(path, ignored));
+    }
+  }
   for (const auto& [option, path] : named_files(outputs)) {
     NIBBLE_RETURN_IF_ERROR(try_file(option, path));
     std::error_code ignored;

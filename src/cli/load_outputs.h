@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -28,6 +29,8 @@ struct LoadOutputs {
   std::filesystem::path csv;
   std::filesystem::path rows;  // empty: a temporary file
   std::filesystem::path report;
+  // What the run reads, by option: no output may replace it.
+  std::vector<std::pair<std::string, std::filesystem::path>> inputs;
 };
 
 Result<LoadOutputs> outputs_from(const Arguments& arguments);

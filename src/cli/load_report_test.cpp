@@ -57,14 +57,77 @@ TEST(LoadReport, ASweepWithEverything) {
   const ChartSeries* users = series_of(document, "interactivity", "levels");
   ASSERT_NE(users, nullptr);
   EXPECT_NEAR(users->points[0].x, 50, 1e-6);  // 20 ms a token
-  for (const char* id : {"ttft", "tpot", "itl", "e2el", "power", "activity", "server", "energy"}) {
-    EXPECT_NE(chart_of(document, id), nullptr) << id;
+  for (const char* id : {"ttft", "tpot"}) EXPECT_NE(chart_of(document, id), nullptr) << id;
+  // One token a chunk: the gap is the time of a token. And all levels saw the same: flat lines.
+  for (const char* id : {"itl", "power", "activity", "server", "occupancy", "energy"}) {
+    EXPECT_EQ(chart_of(document, id), nullptr) << id;
   }
-  EXPECT_EQ(series_of(document, "activity", "DRAM activity")->points[0].y, 96.49);
   // One user's 60 requests carry no P99.
   EXPECT_EQ(series_of(document, "ttft", "P99")->points.front().x, 8);
   EXPECT_TRUE(renders(document));
   EXPECT_TRUE(document.subtitle.empty());
+}
+
+TEST(LoadReport, SignalsThatVaryAreDrawn) {
+  load::RunReport report = load::bent_sweep();
+  double share = 0.02;
+  for (load::LevelResult& level : report.levels) {
+    load::see_everything(level.joined);
+    level.joined[load::Seen::kDram].value = share;
+    level.joined[load::Seen::kPower].value = 100 + 1000 * share;
+    level.joined[load::Seen::kKvUsage].value = 0.01 + 0.1 * share;  // 1.2 to 7.4 %: a share of 6 %
+    level.joined[load::Seen::kHostCpu].value = 0.01;
+    share *= 2;
+  }
+  const Document document = load_document(report);
+  ASSERT_NE(series_of(document, "activity", "DRAM activity"), nullptr);
+  EXPECT_EQ(series_of(document, "activity", "DRAM activity")->points[0].y, 2);
+  EXPECT_NE(chart_of(document, "power"), nullptr);
+  EXPECT_NE(chart_of(document, "occupancy"), nullptr);
+  EXPECT_EQ(chart_of(document, "server"), nullptr);
+  for (const Section& section : document.sections) {
+    for (const Chart& chart : section.charts) {
+      for (const ChartSeries& series : chart.series) {
+        const bool percentile = series.name.starts_with('P');
+        EXPECT_TRUE(percentile || chart.caption.find(series.name) != std::string::npos ||
+                    chart.id == "activity" || chart.id == "energy" || chart.id == "power")
+            << chart.id << ": " << series.name;
+      }
+    }
+  }
+}
+
+// Levels of one TPOT and its noise make no landscape: their number is in the table.
+TEST(LoadReport, NoiseIsNotDrawn) {
+  load::RunReport report = load::bent_sweep();
+  report.levels.resize(4);  // 20 ms a token each
+  const Document flat = load_document(report);
+  for (const char* id : {"interactivity", "ttft", "tpot"}) {
+    EXPECT_EQ(chart_of(flat, id), nullptr) << id;
+  }
+  EXPECT_NE(chart_of(flat, "throughput"), nullptr);
+  const Document bent = load_document(load::bent_sweep());  // 20 to 80 ms
+  for (const char* id : {"interactivity", "ttft", "tpot"}) {
+    EXPECT_NE(chart_of(bent, id), nullptr) << id;
+  }
+}
+
+// The headline first, details in one table, definitions in one at the end.
+TEST(LoadReport, ThePageIsShort) {
+  load::RunReport report = load::bent_sweep();
+  ASSERT_TRUE(load::analyze_sweep(report, nullptr).ok());
+  const Document document = load_document(report);
+  ASSERT_EQ(document.sections.front().paragraphs.size(), 1U);
+  EXPECT_TRUE(document.sections.front().paragraphs[0].starts_with("knee at 8 users"));
+  const auto& sections = document.sections;
+  const auto levels = std::find_if(sections.begin(), sections.end(), [](const Section& section) {
+    return section.heading == "Every level";
+  });
+  ASSERT_NE(levels, sections.end());
+  EXPECT_EQ(levels->tables.size(), 1U);
+  EXPECT_EQ(sections.back().heading, "What the numbers mean");
+  EXPECT_EQ(sections.back().tables.size(), 1U);
+  EXPECT_TRUE(sections.back().bullets.empty());
 }
 
 TEST(LoadReport, OpenLoopsAreDrawnOverTheirRate) {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMostKeyBytes = 64 << 10;
 constexpr double kMostSeconds = 1e6;
+constexpr double kLeastSeconds = 1e-3;  // above 0; less would round to none at all
 
 struct EndpointBackend {
   api::Dialect dialect;
@@ -234,6 +235,9 @@ Result<std::optional<Nanoseconds>> seconds_from(const Arguments& arguments, std:
                                                 bool above_zero) {
   NIBBLE_ASSIGN_OR_RETURN(const auto given, arguments.number(option, 0, kMostSeconds, above_zero));
   if (!given) return std::optional<Nanoseconds>();
+  if (*given > 0 && *given < kLeastSeconds) {
+    return usage_error("{} is {}; give {} or more, in seconds", option, *given, kLeastSeconds);
+  }
   return std::optional<Nanoseconds>(from_milliseconds(*given * 1e3));
 }
 

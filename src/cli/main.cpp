@@ -1,5 +1,6 @@
 #include <csignal>
 #include <fcntl.h>
+#include <new>
 #include <unistd.h>
 
 #include "cli/command.h"
@@ -16,10 +17,20 @@ void fill_closed_streams() {
   }
 }
 
+// Memory may end on any thread, far from whoever could give up in order.
+void out_of_memory() {
+  constexpr char kSentence[] = "nibble: no memory is left; ask for less at a time\n";
+  static_cast<void>(write(STDERR_FILENO, kSentence, sizeof kSentence - 1) == 0);
+  _exit(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   fill_closed_streams();
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a write error, and the work goes on
+  std::set_new_handler(out_of_memory);
+  // A closed pipe and a limit on the size of files are write errors, which are told in a sentence.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   return nibble::cli::run_program(argc, argv);
 }

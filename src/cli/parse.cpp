@@ -18,12 +18,34 @@ const OptionDef* find_option(std::span<const OptionDef> options, std::string_vie
   return nullptr;
 }
 
+std::vector<std::string> words_of(std::string_view option) {
+  std::vector<std::string> words = split(to_lower(option), '-');
+  std::erase_if(words, [](const std::string& word) { return word.empty(); });
+  return words;
+}
+
+// Whether one may have been meant by the other: a slip of the pen, or all words of the shorter (or
+// their beginnings) in the longer. "--set" is in no word of "--plot-dataset-stats".
+bool is_near(std::string_view given, std::string_view name) {
+  const std::size_t slips = std::max<std::size_t>(1, std::min(given.size(), name.size()) / 4);
+  if (edit_distance(given, name, slips) <= slips) return true;
+  std::vector<std::string> few = words_of(given);
+  std::vector<std::string> many = words_of(name);
+  if (few.size() > many.size()) std::swap(few, many);
+  return std::all_of(few.begin(), few.end(), [&many](const std::string& word) {
+    return std::any_of(many.begin(), many.end(), [&word](const std::string& other) {
+      return other.starts_with(word) || word.starts_with(other);
+    });
+  });
+}
+
 std::string hint(const CommandDef& command, std::string_view word,
                  std::span<const OptionDef> options) {
   std::vector<std::string> names;
   for (const OptionDef& option : options) {
     for (std::string& name : option_names(option)) names.push_back(std::move(name));
   }
+  std::erase_if(names, [word](const std::string& name) { return !is_near(word, name); });
   const std::string nearest = did_you_mean(word, names);
   if (!nearest.empty()) return nearest;
   return fmt::format("; \"nibble {} --help\" lists what it takes", command.name);

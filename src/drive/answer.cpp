@@ -101,6 +101,12 @@ bool AnswerReader::on_bytes(std::string_view bytes, Nanoseconds received_at) {
   return take_stream(std::exchange(body_, {}), received_at);
 }
 
+// Servers that forget to end the body after [DONE] are waited for no longer than this.
+Nanoseconds AnswerReader::patience() const {
+  constexpr Nanoseconds kAfterDone = 1'000'000'000;
+  return done_at_ != 0 ? kAfterDone : 0;
+}
+
 // True: it is a stream. The beginning tells where the header does not; white space that keeps a
 // connection alive tells nothing.
 bool AnswerReader::decide_shape() {
@@ -128,6 +134,7 @@ bool AnswerReader::take_stream(std::string_view bytes, Nanoseconds at) {
 
 void AnswerReader::take_event(const net::SseEvent& event, Nanoseconds at) {
   const api::StreamItem& item = stream_.read(event.data, event.event);
+  if (item.done) done_at_ = at;
   // Messages are cut to a line: what must not show is hidden in the whole text, read once more.
   if (item.is_error || item.malformed) {
     const std::string safe = hidden(event.data);
@@ -251,8 +258,10 @@ void AnswerReader::finish(const net::Exchange& exchange, load::RequestRecord& re
   }
   // What broke on the wire comes first, unless the client stopped because of what it had read.
   record.outcome = outcome_;
+  const bool lingers = done_at_ != 0 && exchange.fault == net::NetFault::kIdleTimeout;
+  if (lingers) record.end = last_at_;
   record.message = printable(message_, kMostMessage);
-  if (exchange.fault != net::NetFault::kNone && outcome_ != Outcome::kErrorEvent) {
+  if (exchange.fault != net::NetFault::kNone && outcome_ != Outcome::kErrorEvent && !lingers) {
     record.outcome = outcome_of(exchange.fault);
     record.message = exchange.message;
   }

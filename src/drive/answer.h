@@ -41,6 +41,7 @@ class AnswerReader final : public net::BodySink {
 
   void on_head(int status, const net::Headers& headers) override;
   bool on_bytes(std::string_view bytes, Nanoseconds received_at) override;
+  Nanoseconds patience() const override;
 
   // Fills what the answer tells; the plan's fields of the record stay. The text is for counting and
   // for finding repetition.
@@ -71,6 +72,7 @@ class AnswerReader final : public net::BodySink {
   int status_ = 0;
   std::string content_type_;
   Nanoseconds last_at_ = 0;
+  Nanoseconds done_at_ = 0;  // [DONE] came
   std::vector<load::TokenEvent> events_;
   std::string text_;
   std::string body_;

@@ -167,6 +167,15 @@ TEST(AnswerReader, WhatWasSentIsHiddenInMessages) {
   EXPECT_TRUE(event.record.message.starts_with("bad key *** x")) << event.record.message;
 }
 
+TEST(AnswerReader, AServerThatForgetsToEndTheBodyAfterDoneHasAnswered) {
+  const Read answer =
+      read({.fault = net::NetFault::kIdleTimeout}, {{5, delta("a", 1)}, {6, "data: [DONE]\n\n"}});
+  EXPECT_EQ(answer.record.outcome, Outcome::kOk) << answer.record.message;
+  EXPECT_EQ(answer.record.end, 106 * kMs);  // not when we gave up
+  const Read without = read({.fault = net::NetFault::kIdleTimeout}, {{5, delta("a", 1)}});
+  EXPECT_EQ(without.record.outcome, Outcome::kIdleTimeout);
+}
+
 TEST(AnswerReader, AUsageOfZeroIsToldAndNotBelieved) {
   const Read answer = read({}, {{5, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"},
                                 {6, "data: {\"choices\":[{\"delta\":{\"content\":\"b\"}}]}\n\n"},

@@ -72,7 +72,7 @@ class Negotiation {
       const net::Response response = prober_->get("/v1/models");
       if (response.exchange.status != 0) return {};
       if (response.exchange.fault == net::NetFault::kTls) {
-        return input_error("{}; see --ca-file and --insecure", response.exchange.message);
+        return input_error("{}", response.exchange.message);
       }
       if (!may_wait()) {
         return input_error(

@@ -1,5 +1,6 @@
 #include "load/checks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -27,7 +28,8 @@ Check compare(std::string id, double limit, double ours, double theirs, std::str
   return check;
 }
 
-Check check_tokens(std::string id, std::string_view what, double ours,
+// `unseen`: what the server may have counted beyond ours, of requests that were cut off.
+Check check_tokens(std::string id, std::string_view what, double ours, double unseen,
                    const std::optional<double>& server) {
   if (!server) {
     return unknown(std::move(id), kTokenLimit,
@@ -38,8 +40,15 @@ Check check_tokens(std::string id, std::string_view what, double ours,
         std::move(id), kTokenLimit,
         fmt::format("the server's counter of {} tokens went backwards: it was restarted", what));
   }
-  return compare(std::move(id), kTokenLimit, ours, *server,
-                 fmt::format("{} tokens by our count and the server's", what));
+  const double counted = std::clamp(*server, ours, ours + unseen);
+  const std::string cut =
+      counted > ours ? fmt::format(
+                           " ({} of them of requests that were cut off, which the server may "
+                           "have counted)",
+                           format_count(counted - ours))
+                     : "";
+  return compare(std::move(id), kTokenLimit, counted, *server,
+                 fmt::format("{} tokens by our count{} and the server's", what, cut));
 }
 
 }  // namespace
@@ -73,12 +82,14 @@ Check check_requests(const LevelMetrics& metrics, std::optional<std::int64_t> se
 
 Check check_output_tokens(const LevelMetrics& metrics, std::optional<double> server_tokens) {
   const std::int64_t ours = metrics.tokens.output + metrics.tokens.output_of_others;
-  return check_tokens("output_tokens", "output", static_cast<double>(ours), server_tokens);
+  return check_tokens("output_tokens", "output", static_cast<double>(ours),
+                      static_cast<double>(metrics.tokens.output_unseen), server_tokens);
 }
 
 Check check_prompt_tokens(const LevelMetrics& metrics, std::optional<double> server_tokens) {
   const std::int64_t ours = metrics.tokens.input + metrics.tokens.input_of_others;
-  return check_tokens("prompt_tokens", "prompt", static_cast<double>(ours), server_tokens);
+  return check_tokens("prompt_tokens", "prompt", static_cast<double>(ours),
+                      static_cast<double>(metrics.tokens.input_unseen), server_tokens);
 }
 
 Json to_json(const std::vector<Check>& checks) {

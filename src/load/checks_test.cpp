@@ -76,5 +76,23 @@ TEST(Tokens, AreConserved) {
   EXPECT_FALSE(*check_prompt_tokens(m, 100).holds);
 }
 
+TEST(Tokens, OfRequestsThatWereCutOffTheServerMayHaveCountedMore) {
+  auto rows = ten();  // 20 tokens of ten prompts of 10
+  RequestRecord cut = make_row({.sent = 5, .events = {}, .end = 3, .asked = 50});
+  cut.outcome = Outcome::kCancelled;
+  rows.push_back(cut);
+  const LevelMetrics m = metrics_of(rows);
+  for (const double server : {20.0, 41.0, 70.0}) {
+    EXPECT_TRUE(*check_output_tokens(m, server).holds) << server;
+  }
+  EXPECT_FALSE(*check_output_tokens(m, 71).holds);  // 20 and all 50 that were asked for
+  EXPECT_FALSE(*check_output_tokens(m, 19).holds);
+  EXPECT_TRUE(*check_prompt_tokens(m, 100).holds);
+  EXPECT_TRUE(*check_prompt_tokens(m, 110).holds);
+  EXPECT_FALSE(*check_prompt_tokens(m, 111).holds);
+  EXPECT_NE(check_output_tokens(m, 41).sentence.find("cut off"), std::string::npos);
+  EXPECT_EQ(check_output_tokens(m, 20).sentence.find("cut off"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace nibble::load

@@ -9,18 +9,6 @@
 namespace nibble::load {
 namespace {
 
-// The latest and the busiest loop: one slow loop delays a share of all requests.
-LoopLoad worst_of(const std::vector<LoopLoad>& loops) {
-  LoopLoad worst;
-  for (const LoopLoad& loop : loops) {
-    worst.lag_p50_ms = std::max(worst.lag_p50_ms, loop.lag_p50_ms);
-    worst.lag_p99_ms = std::max(worst.lag_p99_ms, loop.lag_p99_ms);
-    worst.lag_max_ms = std::max(worst.lag_max_ms, loop.lag_max_ms);
-    worst.cpu_share = std::max(worst.cpu_share, loop.cpu_share);
-  }
-  return worst;
-}
-
 std::string time_of(double ms) {
   return format_time_us(ms * 1e3);
 }
@@ -84,31 +72,50 @@ ErrorSpread read_spread(ObjectReader& outer, std::string_view key) {
   return spread;
 }
 
+// Which numbers are not the server's.
+std::string doubt_words(const ClientAudit& audit, const LoopLoad& worst) {
+  if (audit.cpu_limited) {
+    return "throughput and latencies are the client's, so that the level is in no knee and no fit";
+  }
+  if (!audit.late) return "";
+  return fmt::format(
+      "single gaps and percentiles of latencies are uncertain by about {}; throughput counts",
+      time_of(worst.lag_p99_ms));
+}
+
 }  // namespace
+
+LoopLoad worst_of(const std::vector<LoopLoad>& loops) {
+  LoopLoad worst;
+  for (const LoopLoad& loop : loops) {
+    worst.lag_p50_ms = std::max(worst.lag_p50_ms, loop.lag_p50_ms);
+    worst.lag_p99_ms = std::max(worst.lag_p99_ms, loop.lag_p99_ms);
+    worst.lag_max_ms = std::max(worst.lag_max_ms, loop.lag_max_ms);
+    worst.cpu_share = std::max(worst.cpu_share, loop.cpu_share);
+  }
+  return worst;
+}
 
 void judge(ClientAudit& audit, std::optional<double> itl_ms) {
   if (itl_ms && !(*itl_ms > 0)) itl_ms.reset();
   const LoopLoad worst = worst_of(audit.loops);
-  const bool late = itl_ms && worst.lag_p99_ms > kMostLagOfItl * *itl_ms;
-  const bool busy = worst.cpu_share > kMostLoopCpu;
-  audit.client_limited = late || busy;
+  audit.gap_ms = itl_ms;
+  audit.late = itl_ms && worst.lag_p99_ms > kMostLagOfItl * *itl_ms;
+  audit.cpu_limited = worst.cpu_share > kMostLoopCpu;
+  audit.in_doubt = doubt_words(audit, worst);
   if (audit.loops.empty()) {
     audit.verdict =
         "whether the client kept up is not known: its loops were not watched; " + own_error(audit);
     return;
   }
   const std::string cost = cost_words(audit, worst, itl_ms);
-  if (!audit.client_limited) {
+  if (!audit.client_limited()) {
     audit.verdict = fmt::format("the client kept up: {}; {}", cost, own_error(audit));
     return;
   }
-  const std::string limit =
-      late ? fmt::format("lateness of more than {} of the gap", format_percent(kMostLagOfItl))
-           : fmt::format("more than {} of a core", format_percent(kMostLoopCpu));
-  audit.verdict = fmt::format(
-      "client-limited: {}; {} is taken as the client's doing, so this is no measure of the server: "
-      "give the client cores of its own or fewer streams; {}",
-      cost, limit, own_error(audit));
+  audit.verdict = fmt::format("client-limited: {}; {}: give the client cores of its own{}; {}", cost,
+                              audit.in_doubt, audit.cpu_limited ? " or fewer streams" : "",
+                              own_error(audit));
 }
 
 Json to_json(const Calibration& calibration) {
@@ -165,7 +172,10 @@ Json to_json(const ClientAudit& audit) {
   const bool watched = !audit.loops.empty();
   const auto& reason = audit.calibration_reason;
   return Json::object()
-      .set("client_limited", audit.client_limited)
+      .set("client_limited", audit.client_limited())
+      .set("cpu_limited", audit.cpu_limited)
+      .set("late", audit.late)
+      .set("in_doubt", audit.in_doubt.empty() ? Json() : Json(audit.in_doubt))
       .set("verdict", audit.verdict)
       .set("loop_lag_p99_ms", watched ? Json(worst.lag_p99_ms) : Json())
       .set("loop_cpu_share", watched ? Json(worst.cpu_share) : Json())

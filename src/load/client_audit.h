@@ -60,16 +60,24 @@ struct ClientAudit {
   std::int64_t late_sends = 0;             // requests sent more than 1 ms behind their schedule
   std::optional<Calibration> calibration;
   std::string calibration_reason;  // why there is none
-  bool client_limited = false;
-  std::string verdict;  // one sentence, with the numbers that it rests on
+  // Filled by judge().
+  std::optional<double> gap_ms;  // mean gap between events of the level, if it had any
+  bool cpu_limited = false;      // a loop had no time left: the throughput is the client's
+  bool late = false;             // loops were late: single gaps and percentiles are uncertain
+  bool client_limited() const { return cpu_limited || late; }
+  std::string in_doubt;  // which numbers, one sentence; empty: none
+  std::string verdict;   // one sentence, with the numbers that it rests on
 };
 
-// Lag of a loop above this share of the mean gap between events, or a loop busier than this share
-// of a core: what was measured is the client.
+// The latest and the busiest loop in one: a slow loop delays a share of all requests.
+LoopLoad worst_of(const std::vector<LoopLoad>& loops);
+
+// Lag of a loop above this share of the mean gap between events is late; a loop busier than this
+// share of a core is limited by it.
 inline constexpr double kMostLagOfItl = 0.10;
 inline constexpr double kMostLoopCpu = 0.80;
 
-// Fills client_limited and verdict. `itl_ms`: mean gap between events of the level, if it had any.
+// `itl_ms`: mean gap between events of the level, if it had any.
 void judge(ClientAudit& audit, std::optional<double> itl_ms);
 
 Json to_json(const ClientAudit& audit);

@@ -21,18 +21,37 @@ ClientAudit audit_of(double lag_p99_ms, double cpu_share) {
 
 // 10 % of a gap of 10 ms is 1 ms; 80 % of a core.
 TEST(ClientAudit, LimitsAreTenPercentOfAGapAndEightyOfACore) {
-  const auto limited = [](double lag, double cpu, std::optional<double> itl) {
+  const auto found = [](double lag, double cpu, std::optional<double> itl) -> std::string {
     ClientAudit audit = audit_of(lag, cpu);
     judge(audit, itl);
-    EXPECT_EQ(audit.verdict.starts_with("client-limited: "), audit.client_limited) << audit.verdict;
-    return audit.client_limited;
+    EXPECT_EQ(audit.verdict.starts_with("client-limited: "), audit.client_limited())
+        << audit.verdict;
+    EXPECT_EQ(audit.in_doubt.empty(), !audit.client_limited());
+    if (audit.cpu_limited) return audit.late ? "both" : "cpu";
+    return audit.late ? "late" : "none";
   };
-  EXPECT_FALSE(limited(1.0, 0.80, 10));
-  EXPECT_TRUE(limited(1.001, 0.1, 10));
-  EXPECT_TRUE(limited(0.1, 0.801, 10));
-  EXPECT_FALSE(limited(50, 0.1, std::nullopt));  // nothing was streamed: no gap to be late for
-  EXPECT_FALSE(limited(50, 0.1, 0));
-  EXPECT_TRUE(limited(0.1, 0.9, std::nullopt));
+  EXPECT_EQ(found(1.0, 0.80, 10), "none");
+  EXPECT_EQ(found(1.001, 0.1, 10), "late");
+  EXPECT_EQ(found(0.1, 0.801, 10), "cpu");
+  EXPECT_EQ(found(1.001, 0.801, 10), "both");
+  EXPECT_EQ(found(50, 0.1, std::nullopt), "none");  // not streamed: no gap to be late for
+  EXPECT_EQ(found(50, 0.1, 0), "none");
+  EXPECT_EQ(found(0.1, 0.9, std::nullopt), "cpu");
+}
+
+TEST(ClientAudit, SaysWhichNumbersAreInDoubt) {
+  ClientAudit late = audit_of(2.5, 0.06);
+  judge(late, 10);
+  EXPECT_EQ(late.in_doubt,
+            "single gaps and percentiles of latencies are uncertain by about 2.500 ms; throughput "
+            "counts");
+  ClientAudit busy = audit_of(0.1, 0.95);
+  judge(busy, 10);
+  EXPECT_TRUE(has(busy.in_doubt, "throughput and latencies are the client's")) << busy.in_doubt;
+  const Json json = to_json(busy);
+  EXPECT_TRUE(json.find("client_limited")->as_bool());
+  EXPECT_TRUE(json.find("cpu_limited")->as_bool());
+  EXPECT_FALSE(json.find("late")->as_bool());
 }
 
 TEST(ClientAudit, TheVerdictHoldsItsNumbers) {
@@ -55,7 +74,7 @@ TEST(ClientAudit, UnknownIsSaid) {
   ClientAudit audit;
   audit.calibration_reason = "switched off";
   judge(audit, 10);
-  EXPECT_FALSE(audit.client_limited);
+  EXPECT_FALSE(audit.client_limited());
   EXPECT_TRUE(has(audit.verdict, "not known")) << audit.verdict;
   EXPECT_TRUE(has(audit.verdict, "switched off")) << audit.verdict;
   const Json json = to_json(audit);

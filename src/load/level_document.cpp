@@ -88,6 +88,12 @@ void add_counts(Json& json, const LevelMetrics& metrics) {
     if (count > 0) errors.set(to_string(static_cast<Outcome>(index)), count);
   }
   json.set("errors_by_class", std::move(errors));
+  Json messages = Json::object();
+  for (int index = 1; index < kOutcomes; ++index) {
+    const std::string& message = metrics.messages[static_cast<std::size_t>(index)];
+    if (!message.empty()) messages.set(to_string(static_cast<Outcome>(index)), message);
+  }
+  json.set("error_messages", std::move(messages));
   json.set("not_streamed", counts.not_streamed).set("one_token_outputs", counts.one_token);
   json.set("degenerate", counts.degenerate).set("without_done", counts.without_done);
   json.set("data_after_done", counts.data_after_done).set("zero_usage", counts.zero_usage);
@@ -268,7 +274,9 @@ Json to_json(const LevelReport& report) {
   json.set("level", static_cast<std::int64_t>(plan.level));
   json.set("max_concurrency", plan.max_concurrency);
   json.set("request_rate", number_or_inf(plan.request_rate.value_or(HUGE_VAL)));
-  json.set("burstiness", number_or_inf(plan.burstiness));
+  // A closed loop has none, and vLLM writes its default, which scripts take for a number.
+  const std::optional<double> none = plan.closed_loop() ? std::optional(1.0) : std::nullopt;
+  json.set("burstiness", number_or_inf(plan.burstiness ? plan.burstiness : none));
   json.set("complete", report.incomplete.empty());
   json.set("incomplete_reason", text_or_null(report.incomplete));
   json.set("rows_note", text_or_null(report.rows_note));

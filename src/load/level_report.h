@@ -27,7 +27,8 @@ struct LevelPlan {
   std::optional<double> max_concurrency;  // nullopt: no limit
   std::optional<double> request_rate;     // requests/s; nullopt: closed loop; both this and
                                           // infinity (all at once) are "inf" in the document
-  std::optional<double> burstiness;       // infinite: a constant rate
+  std::optional<double> burstiness;       // infinite: a constant rate; 1 in the document of a
+                                          // closed loop
   bool closed_loop() const { return !request_rate.has_value(); }
 };
 

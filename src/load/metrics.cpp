@@ -11,7 +11,8 @@ namespace {
 // Gaps are the one kind of value of which a run has tens of millions: exact up to two million
 // (16 MB), binned above.
 constexpr std::size_t kMostExactGaps = std::size_t{1} << 21;
-constexpr double kShortestRate = 1;  // s: below it no whole second was observed
+constexpr std::size_t kMostMessages = 1000;  // that are told apart: some hold a number of their own
+constexpr double kShortestRate = 1;          // s: below it no whole second was observed
 
 std::array<Distribution, kMetrics> make_distributions() {
   std::array<Distribution, kMetrics> distributions;
@@ -57,6 +58,12 @@ LevelAccumulator::LevelAccumulator(MetricsOptions options)
   metrics_.tokens.output_asked = 0;
 }
 
+// One at the very start belongs to the time before, one at the very stop to the window.
+bool LevelAccumulator::departs_within(const RequestRecord& record) const {
+  if (!options_.window) return true;
+  return record.end > options_.window->start && record.end <= options_.window->stop;
+}
+
 bool LevelAccumulator::inside(const RequestRecord& record) const {
   if (!options_.window) return true;
   return record.sent >= options_.window->start && record.end <= options_.window->stop;
@@ -75,6 +82,7 @@ void LevelAccumulator::add(const RequestRecord& record) {
     keep_most(last_end_, record.end);
   }
   add_tokens(record, request);
+  if (options_.slo.any()) add_goodput(record, request);
   if (!inside(record)) return;
   Counts& counts = metrics_.counts;
   ++counts.requests;
@@ -89,6 +97,7 @@ void LevelAccumulator::add(const RequestRecord& record) {
     ++counts.cancelled;
   } else if (record.outcome != Outcome::kOk) {
     ++counts.failed;
+    add_message(record);
   } else {
     ++counts.ok;
     add_ok(record, request);
@@ -99,6 +108,9 @@ void LevelAccumulator::add_tokens(const RequestRecord& record, const RequestMetr
   const bool ok = record.outcome == Outcome::kOk;
   if (!ok) {
     metrics_.tokens.output_of_others += request.output.tokens;
+    metrics_.tokens.output_unseen +=
+        std::max<std::int64_t>(0, record.output_tokens_asked - request.output.tokens);
+    if (record.events.empty()) metrics_.tokens.input_unseen += record.prompt_tokens_asked;
     if (!record.events.empty()) {
       metrics_.tokens.input_of_others += record.prompt_tokens.value_or(record.prompt_tokens_asked);
     }
@@ -117,19 +129,19 @@ void LevelAccumulator::add_tokens(const RequestRecord& record, const RequestMetr
   if (record.events.empty() && request.output.tokens > 0) {
     count(record.end, static_cast<double>(request.output.tokens));
   }
-  // Departures: one at the very start belongs to the time before, one at the very stop to the
-  // window.
-  if (ok && options_.window && record.end > options_.window->start &&
-      record.end <= options_.window->stop) {
-    ++window_requests_;
-  }
+  if (ok && options_.window && departs_within(record)) ++window_requests_;
 }
 
 void LevelAccumulator::add_ok(const RequestRecord& record, const RequestMetrics& request) {
   add_latencies(record, request);
   add_counts(record, request);
   add_lengths(record, request);
-  if (options_.slo.any()) add_goodput(request);
+}
+
+void LevelAccumulator::add_message(const RequestRecord& record) {
+  if (record.message.empty()) return;
+  const std::pair key(record.outcome, record.message);
+  if (messages_.size() < kMostMessages || messages_.contains(key)) ++messages_[key];
 }
 
 void LevelAccumulator::add_latencies(const RequestRecord& record, const RequestMetrics& request) {
@@ -215,7 +227,17 @@ void LevelAccumulator::add_lengths(const RequestRecord& record, const RequestMet
   }
 }
 
-void LevelAccumulator::add_goodput(const RequestMetrics& request) {
+void LevelAccumulator::add_goodput(const RequestRecord& record, const RequestMetrics& request) {
+  if (!departs_within(record)) return;
+  ++ended_;
+  if (record.outcome == Outcome::kCancelled) return;
+  ++finished_;
+  if (record.outcome != Outcome::kOk) return;
+  ++succeeded_;
+  judge_limits(request);
+}
+
+void LevelAccumulator::judge_limits(const RequestMetrics& request) {
   bool good = true;
   bool unknown = false;
   const auto hold = [&](const std::optional<double>& limit, std::optional<double> value) {
@@ -288,14 +310,11 @@ void LevelAccumulator::finish_rates(LevelMetrics& metrics) const {
 void LevelAccumulator::finish_goodput(LevelMetrics& metrics) const {
   if (!options_.slo.any()) return;
   Goodput goodput = goodput_;
-  const Counts& counts = metrics.counts;
   const auto good = static_cast<double>(goodput.good);
-  goodput.of_sent = ratio(good, static_cast<double>(counts.requests));
-  goodput.of_finished = ratio(good, static_cast<double>(counts.ok + counts.failed));
-  goodput.of_ok = ratio(good, static_cast<double>(counts.ok));
-  if (metrics.request_throughput) {
-    goodput.per_s = *metrics.request_throughput * goodput.of_ok.value_or(0);
-  }
+  goodput.of_sent = ratio(good, static_cast<double>(ended_));
+  goodput.of_finished = ratio(good, static_cast<double>(finished_));
+  goodput.of_ok = ratio(good, static_cast<double>(succeeded_));
+  goodput.per_s = ratio(good, metrics.durations.benchmark);
   metrics.goodput = goodput;
 }
 
@@ -316,6 +335,13 @@ LevelMetrics LevelAccumulator::finish() {
     if (info.metric == Metric::kTokenItl) independent = requests_with_token_gaps_;
     metrics.summaries[static_cast<std::size_t>(info.metric)] =
         of(info.metric).summarize(options_.quantiles, independent);
+  }
+  std::array<std::int64_t, kOutcomes> most{};
+  for (const auto& [key, count] : messages_) {
+    const auto outcome = static_cast<std::size_t>(key.first);
+    if (count <= most[outcome]) continue;
+    most[outcome] = count;
+    metrics.messages[outcome] = key.second;
   }
   metrics.flags = flags_of(metrics);
   return metrics;

@@ -6,8 +6,10 @@
 //   metrics[Metric::kTtft].mean, metrics.output_throughput, metrics.flags
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +33,8 @@ struct Slo {
 
 struct MetricsOptions {
   std::vector<double> quantiles = {0.5, 0.9, 0.95, 0.99};
+  std::vector<double> asked;  // those of them that somebody named: shown whatever they are worth
+  bool is_asked(double q) const { return std::find(asked.begin(), asked.end(), q) != asked.end(); }
   Slo slo;
   double least_success = 0.95;     // below it latencies are flagged: servers that refuse look fast
   double length_tolerance = 0.05;  // of mean output or prompt length against what was asked
@@ -71,6 +75,9 @@ struct Tokens {
   std::int64_t input = 0;             // likewise: usage, else what was asked
   std::int64_t output_of_others = 0;  // that came in failed and cancelled requests
   std::int64_t input_of_others = 0;   // prompts of those of them that got a token
+  // What a server may have counted for failed and cancelled requests, and we have not seen.
+  std::int64_t output_unseen = 0;
+  std::int64_t input_unseen = 0;
   std::int64_t events = 0;
   std::optional<std::int64_t> output_usage;    // the other counts, where every success has them
   std::optional<std::int64_t> output_counted;  // by our tokenizer
@@ -82,6 +89,9 @@ struct Tokens {
   std::array<std::int64_t, kTokenSources> sources{};  // successes by TokenSource
 };
 
+// Over the requests that the request rate counts: in a window those that ended in it, whenever they
+// were sent. Of a window that is hardly longer than a request, those both sent and ended inside are
+// few, and none of them may be good.
 struct Goodput {
   std::int64_t good = 0;     // 1-token outputs pass a TPOT limit, as in vLLM
   std::int64_t strict = 0;   // they do not
@@ -121,8 +131,9 @@ struct LevelMetrics {
   double sum_e2e_s = 0;                           // of all requests, to the last byte
   std::optional<double> success_ratio;            // ok / (ok + failed)
   std::optional<double> tokens_per_chunk;
-  std::optional<Goodput> goodput;  // when an SLO is given
-  std::vector<std::string> flags;  // sentences: what to mind when reading the numbers
+  std::optional<Goodput> goodput;               // when an SLO is given
+  std::array<std::string, kOutcomes> messages;  // of failures, the commonest of each class
+  std::vector<std::string> flags;               // sentences: what to mind when reading the numbers
 };
 
 class LevelAccumulator {
@@ -133,13 +144,16 @@ class LevelAccumulator {
   LevelMetrics finish();
 
  private:
+  bool departs_within(const RequestRecord& record) const;
   bool inside(const RequestRecord& record) const;
   void add_tokens(const RequestRecord& record, const RequestMetrics& request);
   void add_ok(const RequestRecord& record, const RequestMetrics& request);
   void add_latencies(const RequestRecord& record, const RequestMetrics& request);
   void add_counts(const RequestRecord& record, const RequestMetrics& request);
   void add_lengths(const RequestRecord& record, const RequestMetrics& request);
-  void add_goodput(const RequestMetrics& request);
+  void add_goodput(const RequestRecord& record, const RequestMetrics& request);
+  void judge_limits(const RequestMetrics& request);
+  void add_message(const RequestRecord& record);
   void finish_durations(LevelMetrics& metrics) const;
   void finish_rates(LevelMetrics& metrics) const;
   void finish_goodput(LevelMetrics& metrics) const;
@@ -154,6 +168,11 @@ class LevelAccumulator {
   std::int64_t window_requests_ = 0;  // successes that ended in it
   double ok_e2e_s_ = 0;
   Goodput goodput_;
+  // Of the requests that goodput is over: all, ok + failed, ok.
+  std::int64_t ended_ = 0;
+  std::int64_t finished_ = 0;
+  std::int64_t succeeded_ = 0;
+  std::map<std::pair<Outcome, std::string>, std::int64_t> messages_;
   IntervalSweep sweep_;
   TokenRate rate_;
   std::optional<Nanoseconds> first_sent_, first_scheduled_, last_end_, last_token_;
@@ -163,5 +182,7 @@ class LevelAccumulator {
 Json definitions();
 // Sentences for what is odd about the numbers.
 std::vector<std::string> flags_of(const LevelMetrics& metrics);
+// Those of them that say what a report says anyway: failures, and percentiles that are withheld.
+std::vector<std::string> flags_told_elsewhere(const LevelMetrics& metrics);
 
 }  // namespace nibble::load

@@ -18,7 +18,9 @@ struct Window {
   Nanoseconds start = 0;
   Nanoseconds stop = 0;
   double length_s() const { return seconds(stop - start); }
-  bool holds(Nanoseconds at) const { return at >= start && at < stop; }
+  // What happens at the very start belongs to the time before: a window begins and ends with a
+  // departure, whose tokens are those of the time that led to it.
+  bool holds(Nanoseconds at) const { return at > start && at <= stop; }
 };
 
 struct InFlight {

@@ -127,6 +127,40 @@ TEST(Goodput, DenominatorsAndOneTokenAreExplicit) {
   EXPECT_FALSE(metrics_of(rows).goodput);
 }
 
+// In a window the good ones are counted as the request rate is: those that ended in it. Here none is
+// both sent and ended inside and good.
+TEST(Goodput, InAWindowThoseThatEndedInItCount) {
+  const std::vector<RequestRecord> rows = {
+      make_row({.sent = 50, .events = {20, 100}, .end = 100, .output = 2}),   // good, ends at 150
+      make_row({.sent = 110, .events = {60, 80}, .end = 80, .output = 2}),    // too late
+      make_row({.sent = 150, .events = {20, 100}, .end = 100, .output = 2}),  // ends behind it
+      make_row({.sent = 60, .events = {20, 40}, .end = 40, .output = 2}),     // ends at its start
+      failed_row(120, 10, Outcome::kReset), failed_row(100, 80, Outcome::kCancelled)};
+  const LevelMetrics m = metrics_of(
+      rows, {.slo = {.ttft_ms = 50}, .window = Window{test_time(100), test_time(200)}});
+  ASSERT_TRUE(m.goodput);
+  EXPECT_NEAR(*m.request_throughput, 20, 1e-9);  // two in 100 ms
+  EXPECT_EQ(m.goodput->good, 1);
+  EXPECT_NEAR(*m.goodput->per_s, 10, 1e-9);
+  EXPECT_NEAR(*m.goodput->of_sent, 1.0 / 4, 1e-12);
+  EXPECT_NEAR(*m.goodput->of_finished, 1.0 / 3, 1e-12);
+  EXPECT_NEAR(*m.goodput->of_ok, 1.0 / 2, 1e-12);
+}
+
+TEST(Metrics, TheCommonestMessageOfEachClass) {
+  std::vector<RequestRecord> rows;
+  for (const char* message : {"503: busy", "503: full", "503: full", ""}) {
+    rows.push_back(failed_row(0, 10, Outcome::kHttpStatus));
+    rows.back().message = message;
+  }
+  rows.push_back(failed_row(0, 10, Outcome::kReset));
+  rows.back().message = "connection reset";
+  const LevelMetrics m = metrics_of(rows);
+  EXPECT_EQ(m.messages[static_cast<std::size_t>(Outcome::kHttpStatus)], "503: full");
+  EXPECT_EQ(m.messages[static_cast<std::size_t>(Outcome::kReset)], "connection reset");
+  EXPECT_EQ(m.messages[static_cast<std::size_t>(Outcome::kRefused)], "");
+}
+
 // T2: three tokens a chunk, a chunk every 30 ms.
 TEST(Chunks, ThreeTokensEach) {
   TestRow row{.events = {}, .output = 30};

@@ -20,9 +20,17 @@ class Flags {
  public:
   explicit Flags(const LevelMetrics& metrics) : m_(metrics) {}
 
-  std::vector<std::string> list() {
+  std::vector<std::string> told_elsewhere() {
     success();
     tail();
+    return std::move(flags_);
+  }
+
+  std::vector<std::string> list() {
+    success();
+    cancelled();
+    tail();
+    gaps();
     sources();
     streaming();
     lengths();
@@ -46,10 +54,12 @@ class Flags {
     } else if (counts.failed > 0) {
       add("{} failed and are in no latency", count_of(counts.failed, "request"));
     }
-    if (counts.cancelled > 0) {
-      add("{} were cancelled at the end and are in no latency",
-          count_of(counts.cancelled, "request"));
-    }
+  }
+
+  void cancelled() {
+    if (m_.counts.cancelled == 0) return;
+    add("{} were cancelled at the end and are in no latency",
+        count_of(m_.counts.cancelled, "request"));
   }
 
   void tail() {
@@ -57,6 +67,9 @@ class Flags {
     if (p99 != nullptr && !p99->supported()) {
       add("P99 is withheld in tables: {}", p99->reason);
     }
+  }
+
+  void gaps() {
     if (m_[Metric::kItl].binned) {
       add("{} gaps between chunks: their percentiles are read off bins 0.1 % wide",
           format_count(static_cast<double>(m_[Metric::kItl].n)));
@@ -185,10 +198,12 @@ constexpr std::pair<std::string_view, std::string_view> kDefinitions[] = {
     {"request_goodput",
      "Successes that hold every limit (value <= limit, ms) / duration. A request "
      "of one token passes a tpot or itl limit, as in vLLM; goodput.strict counts "
-     "them as missed. A request without the value (not streamed) does not pass."},
+     "them as missed. A request without the value (not streamed) does not pass. In steady{}: the "
+     "good ones of those that ended in the window / its length, as request_throughput."},
     {"goodput",
      "Shares of good requests of all sent (of_sent), of completed + failed (of_finished), "
-     "of completed (of_ok). The itl limit is on the request's mean gap between "
+     "of completed (of_ok); in steady{} of those that ended in the window. The itl limit is on the "
+     "request's mean gap between "
      "chunks."},
     {"concurrency", "Sum of e2e_latency of successes / duration: SGLang's, by Little's law."},
     {"mean_in_flight",
@@ -216,6 +231,10 @@ constexpr std::pair<std::string_view, std::string_view> kDefinitions[] = {
 
 std::vector<std::string> flags_of(const LevelMetrics& metrics) {
   return Flags(metrics).list();
+}
+
+std::vector<std::string> flags_told_elsewhere(const LevelMetrics& metrics) {
+  return Flags(metrics).told_elsewhere();
 }
 
 Json definitions() {

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <mutex>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -87,11 +88,18 @@ RowWriter::~RowWriter() {
 }
 
 Result<RowWriter> RowWriter::create(const fs::path& path) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() < 0) {
     return input_error("cannot write {}: {}; choose another place for the rows", path.string(),
                        errno_text(errno));
   }
+  // Held until the file is closed: rows of two runs in one file are rows of none.
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return input_error("{} is being written by another run; choose another place for the rows",
+                       path.string());
+  }
+  // Fails for what has no length to cut, such as /dev/stdout.
+  static_cast<void>(::ftruncate(file.get(), 0) == 0);
   return RowWriter(std::make_unique<State>(path, std::move(file)));
 }
 

@@ -49,6 +49,21 @@ TEST(RowFile, WritesAndReads) {
   EXPECT_EQ(read.note(), "");
 }
 
+TEST(RowFile, TwoRunsCannotWriteOneFile) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "rows.jsonl";
+  auto writer = RowWriter::create(path);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer->write(numbered(1)).ok());
+  const auto second = RowWriter::create(path);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().kind, ErrorKind::kInput);
+  ASSERT_TRUE(writer->finish().ok());
+  EXPECT_EQ(indices(path), (std::vector<std::int64_t>{1}));
+  EXPECT_TRUE(RowWriter::create(path).ok());  // the first is done: it is replaced
+  EXPECT_TRUE(indices(path).empty());
+}
+
 TEST(RowFile, ThreadsWriteWholeRows) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "rows.jsonl";

@@ -6,14 +6,18 @@
 namespace nibble::load {
 namespace {
 
-constexpr std::array<std::string_view, 5> kAudit = {
-    "client_limited", "loop_lag_p99_ms", "loop_cpu_share", "cpu_us_per_event", "late_sends"};
+constexpr std::array<std::string_view, 3> kSteady = {"request_throughput", "output_throughput",
+                                                     "request_goodput"};
+constexpr std::array<std::string_view, 7> kAudit = {
+    "client_limited", "cpu_limited",      "late",      "loop_lag_p99_ms",
+    "loop_cpu_share", "cpu_us_per_event", "late_sends"};
 constexpr std::array<std::string_view, 2> kCalibrated = {"ttft_error_ms", "itl_error_ms"};
 
 std::string header() {
   std::string line = csv_header();
   line.pop_back();  // its line end
-  line += ",steady_output_throughput,joined_window";
+  for (const std::string_view name : kSteady) line += ",steady_" + std::string(name);
+  line += ",joined_window";
   for (const SeenInfo& info : seen_infos()) line += "," + std::string(info.name);
   for (const std::string_view name : kAudit) line += ",client_" + std::string(name);
   for (const std::string_view name : kCalibrated) line += ",client_" + std::string(name) + "_p50";
@@ -24,7 +28,9 @@ std::string row(const LevelResult& level) {
   const Json json = to_json(level.report);
   std::string line = csv_row(json);
   line.pop_back();
-  line += "," + csv_cell(json.find("steady")->find("output_throughput"));
+  for (const std::string_view name : kSteady) {
+    line += "," + csv_cell(json.find("steady")->find(name));
+  }
   const Json window(level.window);
   line += "," + csv_cell(&window);
   const Json joined = to_json(level.joined);

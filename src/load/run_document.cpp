@@ -107,6 +107,7 @@ void add_shape(Json& json, const RunReport& report) {
   json.set("step_fit", report.step_fit ? to_json(*report.step_fit) : Json());
   json.set("step_note", text_or_null(report.step_note));
   json.set("roof", roof_json(report));
+  json.set("server_limit", report.server_limit ? to_json(*report.server_limit) : Json());
 }
 
 std::string why_part(const RunReport& report) {

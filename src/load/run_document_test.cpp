@@ -110,6 +110,9 @@ TEST(RunDocument, CsvHasALineALevelAndACellAColumn) {
   EXPECT_EQ(cell(2, "client_loop_cpu_share"), "0.25");
   EXPECT_EQ(cell(2, "client_itl_error_ms_p50"), "0.03125");
   EXPECT_EQ(cell(2, "client_client_limited"), "false");
+  EXPECT_EQ(cell(2, "client_cpu_limited"), "false");
+  EXPECT_EQ(cell(2, "steady_request_throughput").substr(0, 2), "20");  // 2 users, 100 ms each
+  EXPECT_EQ(cell(2, "steady_request_goodput"), "");                    // no limits were given
   EXPECT_EQ(cell(1, "gpu_power_w"), "");
   EXPECT_EQ(cell(1, "client_itl_error_ms_p50"), "");
   EXPECT_EQ(cell(1, "joined_window"), "steady window");
@@ -172,6 +175,8 @@ TEST_F(RunSchema, DocumentsAreValid) {
   RunReport open = single();
   open.levels = {make_level({.request_rate = HUGE_VAL, .burstiness = HUGE_VAL},
                             stream_rows(4, 100, 2), {.slo = {.ttft_ms = 10}})};
+  see_everything(open.levels[0].joined);
+  open.server_limit = ServerLimit{.from = 32, .highest = 64, .running = 32, .queue = 32};
   Json line = to_json(single());  // a line of --output-file
   std::erase_if(line.as_object(), [](const Json::Member& m) { return m.first == "levels"; });
   EXPECT_EQ(faults({to_json(full), to_json(single()), to_json(failed), to_json(open),

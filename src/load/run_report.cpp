@@ -18,7 +18,7 @@ bool measured(const LevelResult& level) {
 
 bool counts(const LevelResult& level) {
   const bool whole = level.report.incomplete.empty() || level.report.inside.has_value();
-  return whole && measured(level) && !level.audit.client_limited;
+  return whole && measured(level) && !level.audit.cpu_limited;
 }
 
 std::vector<KneeLevel> knee_levels(const RunReport& report) {
@@ -46,7 +46,7 @@ std::string why_no_knee(const RunReport& report, std::size_t usable) {
                        report.levels.size() == 1 ? " shows" : "s show", kLeastLevels);
   }
   return fmt::format(
-      "{} of {} levels count (closed loops that ran to their end with a client that kept up); a "
+      "{} of {} levels count (closed loops that ran to their end, the client with CPU to spare); a "
       "knee takes {}",
       usable, report.levels.size(), kLeastLevels);
 }
@@ -166,6 +166,7 @@ std::string level_name(const LevelPlan& plan) {
 
 Result<> analyze_sweep(RunReport& report, const Ledger* ledger) {
   find_shape(report);
+  report.server_limit = find_server_limit(report.levels);
   if (ledger == nullptr) {
     report.step_note = "no model was given: name it with --model, --gpu and --tp";
     return {};

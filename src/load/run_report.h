@@ -4,7 +4,7 @@
 //   RunReport report{.setup = setup, .levels = levels};
 //   analyze_sweep(report, ledger_or_null);
 //   write_file(path, to_json(report).dump());       // nibble.load/1
-//   fmt::print("{}", sweep_table(report, without).render(style));
+//   fmt::print("{}", sweep_table(report).render(style));
 #pragma once
 
 #include <optional>
@@ -21,6 +21,7 @@
 #include "load/joined.h"
 #include "load/knee.h"
 #include "load/level_report.h"
+#include "load/server_limit.h"
 #include "load/step_fit.h"
 #include "load/usl.h"
 
@@ -78,6 +79,7 @@ struct RunReport {
   // Filled by analyze_sweep().
   std::optional<Knee> knee;
   std::string knee_reason;  // why there is none: too few levels, open loops
+  std::optional<ServerLimit> server_limit;
   std::optional<UslFit> usl;
   std::optional<StepFit> step_fit;  // nullopt: no model was given
   std::string step_note;            // what the roofs leave out, or why there is no fit
@@ -85,7 +87,7 @@ struct RunReport {
 };
 
 // Knee and USL over the closed loops, physical fit over all levels that count: complete, or with a
-// steady window, and not client-limited. The ledger gives regressors and roofs; nullptr: no model
+// steady window, and not limited by the client's CPU. The ledger gives regressors and roofs; nullptr: no model
 // was given. An error is the ledger's alone; all that needs none is filled then, too.
 Result<> analyze_sweep(RunReport& report, const Ledger* ledger);
 
@@ -106,15 +108,19 @@ Json to_json(const RunReport& report);
 // One header and a line a level: numbers of the level, then of the joined signals, then the audit.
 std::string run_csv(const RunReport& report);
 
-// The joined table of the sweep, a row a level: tok/s, TTFT, TPOT, ITL, running, queued, KV, power,
-// activities, clock, J/token. Columns that no level has are left out, and their reasons stand in
-// `without`, each once. Percentiles that the sample does not carry are '-'.
-Table sweep_table(const RunReport& report, std::vector<std::string>& without);
+// The joined table of the sweep, a row a level: tok/s, req/s, goodput, TTFT, TPOT, ITL, E2E, running,
+// queued, KV, power, activities, clock, J/token. Columns that no level has are left out.
+// Percentiles that the sample does not carry are '-', or marked with '*' when they were asked for;
+// what was seen beside a whole level instead of its steady window is marked with '~'.
+Table sweep_table(const RunReport& report);
 // One level as `vllm bench serve` prints it, for a run with a single level: a number a row with its
 // value over the whole level and over the steady window, and what it means.
 Table level_table(const LevelResult& level);
-// What a reader must know beside the numbers: flags, failed checks, client-limited levels, knee,
-// fits, notes; one sentence each, the gravest first.
+// All levels side by side, a row a number: the value that the sweep's table would show.
+Table levels_table(const RunReport& report);
+// What a reader must know beside the numbers: first what came out (why a run is only a part, then
+// where the sweep stops scaling and why, or the one level's numbers), then a sentence a topic:
+// failures, checks, the client, fits, windows, percentiles, flags, signals, notes.
 std::vector<std::string> sentences(const RunReport& report);
 
 }  // namespace nibble::load

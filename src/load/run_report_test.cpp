@@ -40,7 +40,7 @@ TEST(RunReport, TwoLevelsAndOneShowNoShape) {
 
 TEST(RunReport, LevelsThatDoNotCountAreLeftOut) {
   RunReport report = bent_sweep();
-  report.levels[5].audit.client_limited = true;
+  report.levels[5].audit.cpu_limited = true;
   report.levels.push_back(
       make_level({.level = 6, .max_concurrency = 64}, {failed_row(0, 10, Outcome::kRefused)}));
   // Interrupted before its window opened.
@@ -51,11 +51,24 @@ TEST(RunReport, LevelsThatDoNotCountAreLeftOut) {
   ASSERT_TRUE(analyze_sweep(report, nullptr).ok());
   ASSERT_TRUE(report.knee);
   EXPECT_EQ(report.knee->gains.size(), 4U);  // between 1, 2, 4, 8, 16
-  for (int level = 1; level < 5; ++level) report.levels[level].audit.client_limited = true;
+  for (int level = 1; level < 5; ++level) report.levels[level].audit.cpu_limited = true;
   report.knee.reset();
   ASSERT_TRUE(analyze_sweep(report, nullptr).ok());
   EXPECT_FALSE(report.knee);
   EXPECT_TRUE(has(report.knee_reason, "1 of 8 levels count")) << report.knee_reason;
+}
+
+// Late loops make single gaps uncertain; how many tokens came is right.
+TEST(RunReport, LateLoopsCountForTheKnee) {
+  RunReport report = bent_sweep();
+  for (LevelResult& level : report.levels) {
+    level.audit.loops = {{.lag_p99_ms = 5, .cpu_share = 0.06}};
+    judge(level.audit, 20);  // a quarter of the gap
+    ASSERT_TRUE(level.audit.client_limited());
+  }
+  ASSERT_TRUE(analyze_sweep(report, nullptr).ok());
+  ASSERT_TRUE(report.knee && report.knee->concurrency);
+  EXPECT_EQ(*report.knee->concurrency, 8);
 }
 
 TEST(RunReport, OpenLoopsHaveNoKnee) {

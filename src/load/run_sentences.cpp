@@ -1,96 +1,22 @@
 // What a reader must know beside the numbers of a run.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <fmt/format.h>
+#include <set>
 
 #include "base/text.h"
 #include "base/units.h"
+#include "load/cells.h"
+#include "load/level_sentences.h"
 #include "load/record_json.h"
+#include "load/run_headline.h"
 #include "load/run_report.h"
+#include "load/run_signals.h"
 
 namespace nibble::load {
 namespace {
 
-constexpr std::string_view kTailFlag = "P99 is withheld";  // told here with its percentiles
-
-using Indices = std::vector<std::size_t>;
-
-// "1, 2 and 4".
-std::string listed(const std::vector<std::string>& names) {
-  if (names.size() < 2) return join(names, "");
-  const std::vector<std::string> first(names.begin(), names.end() - 1);
-  return join(first, ", ") + " and " + names.back();
-}
-
-// A text without its numbers: levels that say the same of other numbers share a sentence.
-std::string shape_of(std::string_view text) {
-  std::string shape;
-  for (const char c : text) {
-    const bool number = std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.' || c == ',';
-    if (!number) shape += c;
-  }
-  return shape;
-}
-
-// Sentences on levels, those alike made one.
-class LevelSentences {
- public:
-  explicit LevelSentences(const RunReport& report) : report_(report) {}
-
-  // `key` keeps sentences apart that differ in a number only.
-  void add(std::size_t level, std::string text, std::string_view key = "") {
-    const std::string shape = shape_of(text) + std::string(key);
-    // A level that says the same twice speaks of two things.
-    auto found = std::find_if(said_.begin(), said_.end(), [&](const Said& said) {
-      return said.shape == shape && said.levels.back() != level;
-    });
-    if (found == said_.end()) found = said_.insert(found, {shape, {}, {}});
-    found->texts.push_back(std::move(text));
-    found->levels.push_back(level);
-  }
-
-  void tell(std::vector<std::string>& list) const {
-    for (const Said& said : said_) list.push_back(line(said));
-  }
-
- private:
-  struct Said {
-    std::string shape;
-    std::vector<std::string> texts;
-    Indices levels;
-  };
-
-  std::string line(const Said& said) const {
-    const std::string& last = said.texts.back();
-    if (report_.levels.size() == 1) return last;
-    const bool alike = std::all_of(said.texts.begin(), said.texts.end(),
-                                   [&last](const std::string& text) { return text == last; });
-    if (alike) return fmt::format("{}: {}", names(said.levels), last);
-    const Indices others(said.levels.begin(), said.levels.end() - 1);
-    return fmt::format("{}: {} (much the same: {})", names({said.levels.back()}), last,
-                       names(others));
-  }
-
-  std::string names(const Indices& levels) const {
-    if (levels.size() == report_.levels.size()) return "every level";
-    std::vector<std::string> names;
-    bool users = true;
-    for (const std::size_t level : levels) {
-      users = users && users_of(report_.levels[level].report.plan).has_value();
-      names.push_back(level_name(report_.levels[level].report.plan));
-    }
-    if (!users || names.size() == 1) return listed(names);
-    names.clear();
-    for (const std::size_t level : levels) {
-      names.push_back(format_compact(*users_of(report_.levels[level].report.plan)));
-    }
-    return listed(names) + " users";
-  }
-
-  const RunReport& report_;
-  std::vector<Said> said_;
-};
+constexpr std::size_t kMostMessage = 100;
 
 std::string interval_words(const std::optional<Interval>& interval, int significant = 3) {
   if (!interval) return "";
@@ -98,14 +24,23 @@ std::string interval_words(const std::optional<Interval>& interval, int signific
                      format_number(interval->high, significant));
 }
 
-std::string failures_of(const Counts& counts) {
-  std::vector<std::string> parts;
-  for (int index = 1; index < kOutcomes; ++index) {
-    const auto outcome = static_cast<Outcome>(index);
-    const std::int64_t count = counts.by_outcome[static_cast<std::size_t>(index)];
-    if (count > 0) parts.push_back(fmt::format("{} {}", count, to_string(outcome)));
+// "15 x http_status "503: overloaded", 7 x reset": the most first.
+std::string failures_of(const LevelMetrics& metrics) {
+  std::vector<std::pair<std::int64_t, std::string>> parts;
+  for (std::size_t index = 1; index < kOutcomes; ++index) {
+    const std::int64_t count = metrics.counts.by_outcome[index];
+    const bool ours = static_cast<Outcome>(index) == Outcome::kCancelled;  // no failure
+    if (count == 0 || (ours && metrics.counts.failed > 0)) continue;
+    const std::string message = printable(metrics.messages[index], kMostMessage);
+    const std::string quoted = message.empty() ? "" : fmt::format(" \"{}\"", message);
+    parts.emplace_back(
+        count, fmt::format("{} x {}{}", count, to_string(static_cast<Outcome>(index)), quoted));
   }
-  return parts.empty() ? "none was sent" : join(parts, ", ");
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> words;
+  for (auto& [count, text] : parts) words.push_back(std::move(text));
+  return words.empty() ? "none was sent" : join(words, ", ");
 }
 
 class Sentences {
@@ -115,19 +50,21 @@ class Sentences {
   std::vector<std::string> list() {
     if (!report_.incomplete.empty()) say("the run is only a part: {}", report_.incomplete);
     if (report_.levels.empty()) say("no level was measured");
-    each_level(&Sentences::grave);
+    tell_headline(report_, list_);
+    failures();
+    each_level(&Sentences::parts);
     each_level(&Sentences::failed_checks);
-    each_level(&Sentences::limited);
-    knee();
+    client();
     usl();
     step_fit();
     roof();
     each_level(&Sentences::offered);
     each_level(&Sentences::steadiness);
-    each_level(&Sentences::tails);
+    settled();
+    percentiles();
     each_level(&Sentences::flags);
-    each_level(&Sentences::unchecked);
-    client();
+    unchecked();
+    tell_signals(report_, list_);
     for (const std::string& note : report_.setup.notes) list_.push_back(note);
     return std::move(list_);
   }
@@ -145,18 +82,51 @@ class Sentences {
     said.tell(list_);
   }
   const LevelReport& at(std::size_t level) const { return report_.levels[level].report; }
-  // The flag on failures comes first, and there is nothing to read where nothing succeeded.
-  static bool latencies_are_void(const LevelMetrics& all) {
-    return all.success_ratio && *all.success_ratio < all.options.least_success;
+
+  // Levels of which `has` holds, and that of them with the greatest `measure`.
+  template <class Has, class Measure>
+  std::pair<Indices, std::size_t> levels_that(const Has& has, const Measure& measure) const {
+    Indices levels;
+    std::size_t worst = 0;
+    for (std::size_t index = 0; index < report_.levels.size(); ++index) {
+      const LevelResult& level = report_.levels[index];
+      if (!has(level)) continue;
+      if (levels.empty() || measure(level) > measure(report_.levels[worst])) worst = index;
+      levels.push_back(index);
+    }
+    return {levels, worst};
   }
 
-  void grave(std::size_t level, LevelSentences& said) const {
+  void failures() {
+    const auto share = [](const LevelResult& level) {
+      const Counts& counts = level.report.all.counts;
+      const bool none = counts.ok == 0;
+      const double all = static_cast<double>(counts.ok + counts.failed);
+      return none || all == 0 ? 1.0 : static_cast<double>(counts.failed) / all;
+    };
+    const auto [levels, worst] = levels_that(
+        [](const LevelResult& level) {
+          const Counts& counts = level.report.all.counts;
+          return counts.ok == 0 || counts.failed > 0;
+        },
+        share);
+    if (levels.empty()) return;
+    const LevelMetrics& all = at(worst).all;
+    std::string text = "no request succeeded: " + failures_of(all);
+    if (all.counts.ok > 0) {
+      text = fmt::format("{} of {} requests failed: {}", all.counts.failed,
+                         all.counts.ok + all.counts.failed, failures_of(all));
+      if (all.success_ratio && *all.success_ratio < all.options.least_success) {
+        text += "; latencies are those of the ones that the server chose to answer";
+      }
+    }
+    list_.push_back(about(names_of(report_, levels, worst), text));
+  }
+
+  void parts(std::size_t level, LevelSentences& said) const {
     const LevelReport& report = at(level);
-    if (!report.incomplete.empty()) said.add(level, "only a part: " + report.incomplete);
-    if (report.all.counts.ok == 0) {
-      said.add(level, "no request succeeded: " + failures_of(report.all.counts));
-    } else if (latencies_are_void(report.all) && !report.all.flags.empty()) {
-      said.add(level, report.all.flags.front());
+    if (!report.incomplete.empty() && report.incomplete != report_.incomplete) {
+      said.add(level, "only a part: " + report.incomplete);
     }
     if (!report.rows_note.empty()) said.add(level, report.rows_note);
   }
@@ -169,49 +139,63 @@ class Sentences {
     }
   }
 
-  void limited(std::size_t level, LevelSentences& said) const {
-    const ClientAudit& audit = report_.levels[level].audit;
-    if (audit.client_limited) said.add(level, audit.verdict);
+  // One line for all levels: the rest is in client_overhead.
+  void client() {
+    const auto lag = [](const LevelResult& level) {
+      return worst_of(level.audit.loops).lag_p99_ms / level.audit.gap_ms.value_or(1);
+    };
+    const auto cpu = [](const LevelResult& level) { return worst_of(level.audit.loops).cpu_share; };
+    const auto [limited, busiest] =
+        levels_that([](const LevelResult& level) { return level.audit.cpu_limited; }, cpu);
+    const auto [late, latest] = levels_that(
+        [](const LevelResult& level) { return level.audit.late && !level.audit.cpu_limited; }, lag);
+    if (!limited.empty()) limited_client(limited, busiest);
+    if (!late.empty()) limited_client(late, latest);
+    if (!limited.empty() || !late.empty()) return;
+    const auto [watched, worst] =
+        levels_that([](const LevelResult& level) { return !level.audit.loops.empty(); }, lag);
+    if (!watched.empty()) able_client(watched, worst);
   }
 
-  void knee() {
-    if (!report_.knee) {
-      if (report_.levels.size() > 1 && !report_.knee_reason.empty()) {
-        say("no knee: {}", report_.knee_reason);
-      }
-      return;
+  void limited_client(const Indices& levels, std::size_t worst) {
+    const ClientAudit& audit = report_.levels[worst].audit;
+    const LoopLoad loop = worst_of(audit.loops);
+    const std::string what =
+        audit.cpu_limited ? fmt::format("a loop used {} of a core", format_percent(loop.cpu_share))
+                          : fmt::format("loops were up to {} late at P99 beside {} between chunks",
+                                        format_time_us(loop.lag_p99_ms * 1e3),
+                                        format_time_us(audit.gap_ms.value_or(0) * 1e3));
+    list_.push_back(about(names_of(report_, levels, worst),
+                          fmt::format("client-limited: {}; {}", what, audit.in_doubt)));
+  }
+
+  void able_client(const Indices& levels, std::size_t worst) {
+    const ClientAudit& audit = report_.levels[worst].audit;
+    const LoopLoad loop = worst_of(audit.loops);
+    std::string text =
+        fmt::format("the client kept up: loops {} late at P99, {} of a core",
+                    format_time_us(loop.lag_p99_ms * 1e3), format_percent(loop.cpu_share));
+    if (audit.calibration) {
+      text +=
+          fmt::format("; by the built-in mock it is off by {} in TTFT and {} in a gap (medians)",
+                      format_time_us(audit.calibration->ttft_error_ms.p50 * 1e3),
+                      format_time_us(audit.calibration->itl_error_ms.p50 * 1e3));
     }
-    const Knee& knee = *report_.knee;
-    const std::string best =
-        fmt::format("best {} tok/s at {} users", format_number(knee.best_throughput),
-                    format_compact(knee.best_concurrency));
-    if (!knee.concurrency) {
-      say("no knee: {}; {}", knee.reason, best);
-    } else {
-      std::string interval;
-      if (knee.interval && knee.interval->low < knee.interval->high) {
-        interval = fmt::format(" (95 %: {} to {})", format_compact(knee.interval->low),
-                               format_compact(knee.interval->high));
-      }
-      say("knee at {} users{}: {}; {}{}", format_compact(*knee.concurrency), interval, knee.reason,
-          best, knee.for_90 ? fmt::format(", 90 % of it at {}", format_compact(*knee.for_90)) : "");
-    }
-    if (knee.declines)
-      say("throughput falls again above {}", format_compact(knee.best_concurrency));
+    list_.push_back(about(names_of(report_, levels, worst), text));
   }
 
   void usl() {
     if (!report_.usl || !report_.usl->valid()) return;
     const UslFit& fit = *report_.usl;
-    std::string end = "it names no peak";
+    std::string end = "no peak";
     if (fit.peak) {
-      end = fmt::format("its peak lies at {} users{}{}", format_number(fit.peak->value, 3),
-                        interval_words(fit.peak->interval),
-                        fit.beyond_sweep ? ", above the highest level: extrapolated" : "");
+      end =
+          fmt::format("peak at {} users{}{}", format_number(fit.peak->value, 3),
+                      interval_words(fit.peak->interval), fit.beyond_sweep ? ", extrapolated" : "");
     } else if (fit.ceiling) {
-      end = fmt::format("it never falls and nears {} tok/s", format_number(*fit.ceiling));
+      end = fmt::format("nears {} tok/s", format_number(*fit.ceiling));
     }
-    say("USL: one user alone {} tok/s, sigma {}, kappa {}; {}; off by {} rms",
+    say("USL fit: {} tok/s for one user, sigma {}, kappa {}: {}; off by {} rms",
         format_number(fit.lambda.value), format_number(fit.sigma.value, 3),
         format_number(fit.kappa.value, 3), end, format_percent(fit.residual));
   }
@@ -224,8 +208,12 @@ class Sentences {
       return;
     }
     std::vector<std::string> terms;
+    std::vector<std::string> lacking;
     for (const FittedTerm& term : fit.terms) {
-      if (!term.value) continue;
+      if (!term.value) {
+        lacking.push_back(fmt::format("{} ({})", to_string(term.term), term.reason));
+        continue;
+      }
       std::string text = fmt::format("{} = {} ms{}", to_string(term.term),
                                      format_number(*term.value, 3), interval_words(term.interval));
       if (term.roof && term.over_roof) {
@@ -241,9 +229,7 @@ class Sentences {
       say("that fit is loose: what these levels add to a step is not in its terms, such as a queue "
           "or prefill between the steps");
     }
-    for (const FittedTerm& term : fit.terms) {
-      if (!term.value) say("{} has no value: {}", to_string(term.term), term.reason);
-    }
+    if (!lacking.empty()) say("terms without a value: {}", join(lacking, "; "));
     if (!report_.step_note.empty()) say("roofs: {}", report_.step_note);
   }
 
@@ -261,89 +247,117 @@ class Sentences {
         format_count(best->context), format_percent(*best->reached));
   }
 
-  // An open loop that the server does not keep up with: latencies then grow with the level's
-  // length. Random arrivals vary by 1/sqrt(n).
+  // A sweep over rates says it in its headline.
   void offered(std::size_t level, LevelSentences& said) const {
-    const LevelReport& report = at(level);
-    const auto& asked = report.plan.request_rate;
-    const auto& answered = rates_of(report_.levels[level]).request_throughput;
-    if (!asked || !std::isfinite(*asked) || !(*asked > 0) || !answered) return;
-    const auto n = static_cast<double>(report.all.counts.requests);
-    const double noise = n > 0 ? 3 / std::sqrt(n) : 1;
-    constexpr double kLeastGap = 0.1;
-    const double gap = 1 - *answered / *asked;
-    if (gap < std::max(kLeastGap, noise)) return;
+    const LevelResult& result = report_.levels[level];
+    if (report_.levels.size() > 1 || !shortfall_of(result)) return;
     said.add(level, fmt::format("{} requests a second were offered and {} answered: the server did "
                                 "not keep up, and latencies grow with the length of the level",
-                                format_number(*asked), format_number(*answered)));
+                                format_number(*result.report.plan.request_rate),
+                                cell_of(rates_of(result).request_throughput)));
   }
 
   void steadiness(std::size_t level, LevelSentences& said) const {
     const LevelReport& report = at(level);
     if (report.all.counts.ok == 0) return;
     if (!report.steady.valid()) {
-      said.add(level, fmt::format("no steady window ({}): the numbers are of the whole level, ramp "
+      const auto& seen = report_.levels[level].joined.values;
+      const bool told = std::any_of(seen.begin(), seen.end(),
+                                    [](const SeenValue& value) { return value.value.has_value(); });
+      const bool marked = report_.levels.size() > 1 && told;
+      said.add(level, fmt::format("no steady window ({}): numbers are of the whole level{}, ramp "
                                   "and drain included",
-                                  report.steady.reason));
+                                  report.steady.reason, marked ? " (~)" : ""));
     } else if (!report.steady.note.empty()) {
-      said.add(level, report.steady.note);
-    }
-    if (!report.rate.converged && report.rate.half_width) {
-      said.add(level, fmt::format("tok/s is known to {} (95 %), and not settled: {}",
-                                  format_percent(*report.rate.half_width), report.rate.reason));
+      const bool fair = report.steady.enough || !report.inside;
+      said.add(level, report.steady.note + (fair ? "" : ": these are of the whole level"));
     }
   }
 
-  // Which percentiles tables leave out, and why: a sweep shows the highest, a single level all.
-  void tails(std::size_t level, LevelSentences& said) const {
+  void settled() {
+    const auto half = [](const LevelResult& level) {
+      return level.report.rate.half_width.value_or(0);
+    };
+    const auto [levels, worst] = levels_that(
+        [](const LevelResult& level) {
+          return !level.report.rate.converged && level.report.rate.half_width.has_value();
+        },
+        half);
+    if (levels.empty()) return;
+    const StopState& rate = at(worst).rate;
+    const std::string why = report_.levels.size() == 1 ? ": " + rate.reason : "";
+    list_.push_back(about(names_of(report_, levels, worst),
+                          fmt::format("tok/s is not settled: known to {} (95 %){}",
+                                      format_percent(*rate.half_width), why)));
+  }
+
+  // A percentile that has too few values is '-'; one that was asked for is shown with a '*'.
+  void percentiles() {
+    std::set<double> withheld;
+    std::set<double> marked;
     const bool single = report_.levels.size() == 1;
-    const LevelMetrics& shown = single ? at(level).all : latencies_of(report_.levels[level]);
-    const auto& asked = shown.options.quantiles;
-    const double highest = asked.empty() ? 0 : *std::max_element(asked.begin(), asked.end());
-    for (const double q : asked) {
-      std::vector<std::string> titles;
-      std::string why;
-      for (const Metric metric : {Metric::kTtft, Metric::kTpot, Metric::kItl, Metric::kE2el}) {
-        const Quantile* quantile = shown[metric].find(q);
-        if (quantile == nullptr || quantile->supported()) continue;
-        titles.emplace_back(info_of(metric).title);
-        if (why.empty()) why = quantile->reason;
+    for (const LevelResult& level : report_.levels) {
+      const LevelMetrics& shown = single ? level.report.all : latencies_of(level);
+      const MetricsOptions& options = shown.options;
+      const auto& all = options.quantiles;
+      const double highest = all.empty() ? 0 : *std::max_element(all.begin(), all.end());
+      for (const double q : all) {
+        const bool asked = options.is_asked(q);
+        const bool in_sweep = options.asked.empty() ? q == highest : asked;
+        if (!unsupported(shown, q) || (!single && !in_sweep)) continue;
+        (asked ? marked : withheld).insert(q);
       }
-      if (titles.empty() || (!single && q < highest)) continue;
-      const std::string name = "P" + format_compact(q * 100);
-      said.add(level, fmt::format("{} of {} is not shown: {}", name, listed(titles), why), name);
     }
+    const auto takes = [](const std::set<double>& quantiles) {
+      std::vector<std::string> parts;
+      for (const double q : quantiles) {
+        parts.push_back(fmt::format("{} takes {}", percentile_title(q), least_samples(q)));
+      }
+      return listed(parts);
+    };
+    if (!marked.empty()) {
+      say("* marks percentiles of too few requests for an interval ({}): they may be far off",
+          takes(marked));
+    }
+    if (!withheld.empty()) {
+      say("percentiles of too few requests are left out ({})", takes(withheld));
+    }
+  }
+
+  static bool unsupported(const LevelMetrics& metrics, double q) {
+    for (const Metric metric : {Metric::kTtft, Metric::kTpot, Metric::kItl, Metric::kE2el}) {
+      const Quantile* quantile = metrics[metric].find(q);
+      if (quantile != nullptr && !quantile->supported()) return true;
+    }
+    return false;
   }
 
   void flags(std::size_t level, LevelSentences& said) const {
     const LevelMetrics& all = at(level).all;
     if (all.counts.ok == 0) return;
-    const std::size_t first = latencies_are_void(all) ? 1 : 0;
-    for (std::size_t index = first; index < all.flags.size(); ++index) {
-      if (!all.flags[index].starts_with(kTailFlag)) said.add(level, all.flags[index]);
+    const std::vector<std::string> told = flags_told_elsewhere(all);
+    for (const std::string& flag : all.flags) {
+      if (std::find(told.begin(), told.end(), flag) == told.end()) said.add(level, flag);
     }
   }
 
-  void unchecked(std::size_t level, LevelSentences& said) const {
-    for (const Check& check : at(level).checks) {
-      if (!check.holds) said.add(level, "not checked: " + check.sentence);
+  // One line: what the checks lack has mostly one cause.
+  void unchecked() {
+    std::set<std::string> ids;
+    Indices levels;
+    std::string why;
+    for (std::size_t level = 0; level < report_.levels.size(); ++level) {
+      for (const Check& check : at(level).checks) {
+        if (check.holds) continue;
+        ids.insert(check.id);
+        if (levels.empty() || levels.back() != level) levels.push_back(level);
+        if (why.empty()) why = check.sentence;
+      }
     }
-  }
-
-  // Of those that kept up, the one with most events to handle stands for all.
-  void client() {
-    const LevelResult* hardest = nullptr;
-    for (const LevelResult& level : report_.levels) {
-      if (level.audit.client_limited || level.audit.verdict.empty()) continue;
-      const bool harder =
-          hardest == nullptr || level.report.all.output_throughput.value_or(0) >
-                                    hardest->report.all.output_throughput.value_or(0);
-      if (harder) hardest = &level;
-    }
-    if (hardest == nullptr) return;
-    const std::string where =
-        report_.levels.size() > 1 ? level_name(hardest->report.plan) + ": " : "";
-    list_.push_back(where + hardest->audit.verdict);
+    if (ids.empty()) return;
+    list_.push_back(
+        about(names_of(report_, levels),
+              fmt::format("not checked: {} ({})", listed({ids.begin(), ids.end()}), why)));
   }
 
   const RunReport& report_;

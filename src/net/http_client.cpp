@@ -192,7 +192,8 @@ bool HttpClient::Impl::take(ResponseParser& parser, std::string_view bytes, Nano
   switch (parser.feed(bytes, at, *talk.sink)) {
     case ResponseParser::Step::kMore:
       if (parser.first_byte_at() != 0) {
-        run.expect(at, options.timeouts.idle, NetFault::kIdleTimeout);
+        const Nanoseconds patience = talk.sink->patience();
+        run.expect(at, patience != 0 ? patience : options.timeouts.idle, NetFault::kIdleTimeout);
       }
       return true;
     case ResponseParser::Step::kDone:

@@ -205,6 +205,23 @@ TEST(HttpClient, IdleTimeout) {
   EXPECT_LT(elapsed_ms(told.exchange), 1000);
 }
 
+TEST(HttpClient, ASinkMayHaveLessPatience) {
+  class Impatient : public Recorder {
+   public:
+    Nanoseconds patience() const override { return body.empty() ? 0 : 60 * kMillisecond; }
+  };
+  const RawServer server([](int socket, int) {
+    receive_request(socket);
+    send_all(socket, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx");
+    receive_to_end(socket);
+  });
+  Impatient sink;
+  TestClient client(server.port());
+  const Exchange exchange = client.get("/", sink);
+  EXPECT_EQ(name_of(exchange.fault), "idle_timeout") << exchange.message;
+  EXPECT_LT(elapsed_ms(exchange), 1500);
+}
+
 // A stream that moves is not idle, however long it takes; its total is limited by its own limit.
 TEST(HttpClient, TotalTimeout) {
   const RawServer server(trickle);
