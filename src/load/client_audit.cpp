@@ -113,9 +113,9 @@ void judge(ClientAudit& audit, std::optional<double> itl_ms) {
     audit.verdict = fmt::format("the client kept up: {}; {}", cost, own_error(audit));
     return;
   }
-  audit.verdict = fmt::format("client-limited: {}; {}: give the client cores of its own{}; {}", cost,
-                              audit.in_doubt, audit.cpu_limited ? " or fewer streams" : "",
-                              own_error(audit));
+  audit.verdict =
+      fmt::format("client-limited: {}; {}: give the client cores of its own{}; {}", cost,
+                  audit.in_doubt, audit.cpu_limited ? " or fewer streams" : "", own_error(audit));
 }
 
 Json to_json(const Calibration& calibration) {

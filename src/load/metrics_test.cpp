@@ -127,17 +127,18 @@ TEST(Goodput, DenominatorsAndOneTokenAreExplicit) {
   EXPECT_FALSE(metrics_of(rows).goodput);
 }
 
-// In a window the good ones are counted as the request rate is: those that ended in it. Here none is
-// both sent and ended inside and good.
+// In a window the good ones are counted as the request rate is: those that ended in it. Here none
+// is both sent and ended inside and good.
 TEST(Goodput, InAWindowThoseThatEndedInItCount) {
   const std::vector<RequestRecord> rows = {
       make_row({.sent = 50, .events = {20, 100}, .end = 100, .output = 2}),   // good, ends at 150
       make_row({.sent = 110, .events = {60, 80}, .end = 80, .output = 2}),    // too late
       make_row({.sent = 150, .events = {20, 100}, .end = 100, .output = 2}),  // ends behind it
       make_row({.sent = 60, .events = {20, 40}, .end = 40, .output = 2}),     // ends at its start
-      failed_row(120, 10, Outcome::kReset), failed_row(100, 80, Outcome::kCancelled)};
-  const LevelMetrics m = metrics_of(
-      rows, {.slo = {.ttft_ms = 50}, .window = Window{test_time(100), test_time(200)}});
+      failed_row(120, 10, Outcome::kReset),
+      failed_row(100, 80, Outcome::kCancelled)};
+  const LevelMetrics m =
+      metrics_of(rows, {.slo = {.ttft_ms = 50}, .window = Window{test_time(100), test_time(200)}});
   ASSERT_TRUE(m.goodput);
   EXPECT_NEAR(*m.request_throughput, 20, 1e-9);  // two in 100 ms
   EXPECT_EQ(m.goodput->good, 1);

@@ -87,8 +87,9 @@ struct RunReport {
 };
 
 // Knee and USL over the closed loops, physical fit over all levels that count: complete, or with a
-// steady window, and not limited by the client's CPU. The ledger gives regressors and roofs; nullptr: no model
-// was given. An error is the ledger's alone; all that needs none is filled then, too.
+// steady window, and not limited by the client's CPU. The ledger gives regressors and roofs;
+// nullptr: no model was given. An error is the ledger's alone; all that needs none is filled then,
+// too.
 Result<> analyze_sweep(RunReport& report, const Ledger* ledger);
 
 // Which numbers tables, fits and plots show. Rates: of the steady window where there is one;
@@ -108,8 +109,8 @@ Json to_json(const RunReport& report);
 // One header and a line a level: numbers of the level, then of the joined signals, then the audit.
 std::string run_csv(const RunReport& report);
 
-// The joined table of the sweep, a row a level: tok/s, req/s, goodput, TTFT, TPOT, ITL, E2E, running,
-// queued, KV, power, activities, clock, J/token. Columns that no level has are left out.
+// The joined table of the sweep, a row a level: tok/s, req/s, goodput, TTFT, TPOT, ITL, E2E,
+// running, queued, KV, power, activities, clock, J/token. Columns that no level has are left out.
 // Percentiles that the sample does not carry are '-', or marked with '*' when they were asked for;
 // what was seen beside a whole level instead of its steady window is marked with '~'.
 Table sweep_table(const RunReport& report);

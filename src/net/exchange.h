@@ -67,8 +67,8 @@ class BodySink {
   // Bytes of the body, without the framing of chunks; received_at was taken as soon as the kernel
   // had given them. False: no more is wanted; the connection is closed.
   virtual bool on_bytes(std::string_view bytes, Nanoseconds received_at) = 0;
-  // How long the next bytes may take, instead of the client's idle timeout: of a sink that knows that
-  // what matters has come. 0: no opinion.
+  // How long the next bytes may take, instead of the client's idle timeout: of a sink that knows
+  // that what matters has come. 0: no opinion.
   virtual Nanoseconds patience() const { return 0; }
 };
 
