@@ -16,7 +16,7 @@ namespace {
 
 using namespace nibble::telemetry;
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char letter : text) {
     if (letter == '\\' || letter == '"') out += '\\';
@@ -35,8 +35,9 @@ void check_round_trip(const MetricsPage& page) {
   std::string text;
   for (const MetricSample& sample : page.samples) {
     NIBBLE_CHECK(!sample.name.empty());
-    text += "{" + quoted(sample.name);
-    for (const auto& [key, value] : sample.labels) text += "," + quoted(key) + "=" + quoted(value);
+    text += "{" + in_quotes(sample.name);
+    for (const auto& [key, value] : sample.labels)
+      text += "," + in_quotes(key) + "=" + in_quotes(value);
     text += fmt::format("}} {}\n", sample.value);
   }
   const MetricsPage again = parse_metrics(text);
