@@ -62,7 +62,7 @@ NAMES = {
         make_move_iterator map next pair prev size ssize""",
     "memory": "make_shared make_unique make_unique_for_overwrite shared_ptr unique_ptr weak_ptr",
     "mutex": "lock_guard mutex unique_lock",
-    "new": "bad_alloc exception",
+    "new": "bad_alloc exception set_new_handler",
     "numbers": "numbers",
     "numeric": "accumulate iota partial_sum",
     "optional": "nullopt optional",
