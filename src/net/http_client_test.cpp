@@ -339,12 +339,16 @@ TEST(HttpClient, HeadHasNoBody) {
 }
 
 TEST(HttpClient, Stamps) {
-  const RawServer server([](int socket, int) {
+  std::atomic<Nanoseconds> gives_body = 0;  // a busy client may be late, but never early
+  std::atomic<Nanoseconds> gives_end = 0;
+  const RawServer server([&](int socket, int) {
     receive_request(socket);
     send_all(socket, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gives_body = monotonic_now();
     send_all(socket, "1\r\na\r\n");
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    gives_end = monotonic_now();
     send_all(socket, "0\r\n\r\n");
   });
   TestClient client(server.port());
@@ -358,9 +362,8 @@ TEST(HttpClient, Stamps) {
   EXPECT_TRUE(std::is_sorted(std::begin(order), std::end(order)));
   ASSERT_EQ(sink.times.size(), 1U);
   EXPECT_EQ(sink.times[0], stamps.first_byte);
-  EXPECT_GE(milliseconds(stamps.first_byte - stamps.head), 49);
-  EXPECT_LT(milliseconds(stamps.first_byte - stamps.head), 150);
-  EXPECT_GE(milliseconds(stamps.end - stamps.first_byte), 29);
+  EXPECT_GE(stamps.first_byte, gives_body);
+  EXPECT_GE(stamps.end, gives_end);
 }
 
 // The client goes, and so do the loops, while exchanges are under way: nothing may crash or hang.
