@@ -22,10 +22,6 @@ constexpr std::int64_t kMostPrepared = 512;  // bodies that must be ready before
 // At the end of a level whose last requests lost the server: how long it may take to come back.
 constexpr Nanoseconds kComeBack = 1'000'000'000;
 
-bool is_open(const LevelOptions& options) {
-  return options.arrivals.has_value() || !options.trace.empty();
-}
-
 Result<std::optional<load::ArrivalTimes>> arrivals_of(const LevelOptions& options) {
   if (!options.trace.empty()) {
     return std::optional(load::ArrivalTimes::replay(options.trace));
@@ -89,7 +85,7 @@ void Driver::Impl::collect(const LevelOptions& options, LevelRun& run) const {
     run.rows += lane.done;
     run.tokens += lane.tally.tokens;
     run.events += lane.tally.events;
-    if (!options.users || !is_open(options)) run.late += lane.late;
+    if (!options.users || !options.open()) run.late += lane.late;
     if (lane.first_sent != 0) {
       run.begin = run.begin == 0 ? lane.first_sent : std::min(run.begin, lane.first_sent);
     }
@@ -157,7 +153,7 @@ LevelRun Driver::run_level(std::int32_t level, const LevelOptions& options,
                    self.parts.target, *self.parts.dataset);
   feeder.wait_ready(std::min(options.users.value_or(kMostPrepared), kMostPrepared));
   LevelTask task(
-      {.level = level, .users = options.users, .open = is_open(options), .ramp = options.ramp},
+      {.level = level, .users = options.users, .open = options.open(), .ramp = options.ramp},
       self.parts.target, self.loops, self.lanes, feeder, self.finisher);
   self.loops.reset_audit();
   task.start();

@@ -20,6 +20,7 @@ using telemetry::Point;
 // Scrapes of a server that is slow under load are up to their timeout of 5 s apart.
 constexpr double kLongestHole_s = 5;
 constexpr double kPercent = 0.01;
+constexpr double kMostShare = 1.02;
 // A scrape period and the fetch itself.
 constexpr Nanoseconds kNextSample = 1'200'000'000;
 
@@ -34,10 +35,15 @@ SeenValue scaled(SeenValue seen, double factor) {
   return seen;
 }
 
-// Sources may overshoot a share by a little: two clocks are compared.
+// Sources may overshoot a share by a little: two clocks are compared. More than that is no share.
 SeenValue share(SeenValue seen, double factor = 1) {
   seen = scaled(std::move(seen), factor);
-  if (seen.value) seen.value = std::clamp(*seen.value, 0.0, 1.0);
+  if (!seen.value) return seen;
+  if (!(*seen.value >= 0 && *seen.value <= kMostShare)) {
+    return missing(
+        fmt::format("accounting error: {:.1f} % is no share of anything", *seen.value / kPercent));
+  }
+  seen.value = std::min(*seen.value, 1.0);
   return seen;
 }
 

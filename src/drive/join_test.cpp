@@ -50,6 +50,16 @@ class JoinTest : public ::testing::Test {
   load::LevelMetrics metrics_;
 };
 
+TEST_F(JoinTest, AShareFarAboveOneIsAnAccountingError) {
+  gauge("gpu0.tensor_active", 130);
+  gauge("server.kv_usage", 75, kSecond);  // percent where a share belongs
+  const load::Joined seen = joined();
+  for (const Seen which : {Seen::kTensor, Seen::kKvUsage}) {
+    EXPECT_FALSE(seen[which].value.has_value());
+    EXPECT_NE(seen[which].reason.find("accounting error"), std::string::npos);
+  }
+}
+
 TEST_F(JoinTest, OneGpuAndItsServer) {
   gpu("gpu0", 400);
   gauge("gpu0.tensor_active", 50);

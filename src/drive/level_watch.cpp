@@ -96,7 +96,7 @@ void LevelWatch::look_at_rate(const LevelCount& count, Nanoseconds now) {
   }
   if (measured_since_ != 0) return;
   const auto users = static_cast<double>(options_.users.value_or(1));
-  const bool open = options_.arrivals.has_value() || !options_.trace.empty();
+  const bool open = options_.open();
   const bool busy = open || static_cast<double>(count.in_flight) >= kBusy * users;
   const bool first_answers = static_cast<double>(count.done) >= (open ? 1 : users);
   if (!busy || !first_answers) return;

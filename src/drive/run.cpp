@@ -24,10 +24,6 @@ constexpr std::int64_t kOpenStreams = 1000;
 constexpr const char* kInterrupted = "interrupted: what was measured until then is kept";
 constexpr double kDefaultItl_ms = 10;  // of a self-audit where a level had no gaps
 
-bool is_open(const LevelOptions& level) {
-  return level.arrivals.has_value() || !level.trace.empty();
-}
-
 std::int64_t streams_of(const LevelOptions& level) {
   if (level.users) return *level.users;
   return level.requests > 0 ? std::min(level.requests, kOpenStreams) : kOpenStreams;
@@ -312,7 +308,7 @@ void Run::audit_level(load::LevelResult& result, const LevelOptions& level) {
     audit.calibration_reason = "the run was interrupted";
   } else {
     const std::int64_t streams =
-        is_open(level) ? std::max<std::int64_t>(1, metrics.max_in_flight) : streams_of(level);
+        level.open() ? std::max<std::int64_t>(1, metrics.max_in_flight) : streams_of(level);
     Result<load::Calibration> found = calibration_for(
         {.concurrency = streams, .itl_ms = itl_ms.value_or(kDefaultItl_ms), .loops = loops_});
     if (found.ok()) {

@@ -62,6 +62,7 @@ struct LevelOptions {
   Nanoseconds longest = 60'000'000'000;
   Nanoseconds grace = 30'000'000'000;  // for requests under way when the time is over
   std::int64_t warmups = 1;
+  bool open() const { return arrivals.has_value() || !trace.empty(); }
 };
 
 // What the first requests told about the wire, for whoever makes prompts.

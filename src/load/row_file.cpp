@@ -98,8 +98,13 @@ Result<RowWriter> RowWriter::create(const fs::path& path) {
     return input_error("{} is being written by another run; choose another place for the rows",
                        path.string());
   }
-  // Fails for what has no length to cut, such as /dev/stdout.
-  static_cast<void>(::ftruncate(file.get(), 0) == 0);
+  // What has no length, such as /dev/stdout, is not cut.
+  struct stat status = {};
+  const bool regular = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
+  if (regular && ::ftruncate(file.get(), 0) != 0) {
+    return input_error("cannot empty {}: {}; choose another place for the rows", path.string(),
+                       errno_text(errno));
+  }
   return RowWriter(std::make_unique<State>(path, std::move(file)));
 }
 

@@ -123,6 +123,10 @@ TEST_F(RoofCache, AFileThatIsNoUseIsANote) {
     EXPECT_NE(found.note.find("nibble bench roof"), std::string::npos) << found.note;
     ASSERT_TRUE(write_file(path_, good).ok());
   }
+  for (const std::string& other : {std::string("[]"), std::string(100, '\0')}) {
+    ASSERT_TRUE(write_file(path_, other).ok());
+    EXPECT_FALSE(find(kTaken).roofs.has_value()) << other;
+  }
   for (std::size_t size = 0; size < good.size(); size += 7) {
     ASSERT_TRUE(write_file(path_, good.substr(0, size)).ok());
     EXPECT_FALSE(find(kTaken).roofs.has_value()) << size;
