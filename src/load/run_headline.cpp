@@ -51,6 +51,13 @@ std::string open_words(const RunReport& report) {
     return fmt::format("the server kept up with every rate, up to {} req/s",
                        format_compact(kept.value_or(0)));
   }
+  if (sent_late(*missed)) {
+    return fmt::format(
+        "the client did not keep to its schedule at {} req/s, of which {} were "
+        "answered: this is no measure of the server",
+        format_compact(*missed->report.plan.request_rate),
+        cell_of(rates_of(*missed).request_throughput));
+  }
   const std::string until = kept ? fmt::format("to {} req/s", format_compact(*kept))
                                  : std::string("with none of the rates");
   return fmt::format(
@@ -80,6 +87,11 @@ std::string level_words(const LevelResult& level) {
 }
 
 }  // namespace
+
+bool sent_late(const LevelResult& level) {
+  return !users_of(level.report.plan) &&
+         2 * level.audit.late_sends > level.report.all.counts.requests;
+}
 
 std::optional<double> shortfall_of(const LevelResult& level) {
   const auto& answered = rates_of(level).request_throughput;

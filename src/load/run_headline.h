@@ -18,4 +18,8 @@ void tell_headline(const RunReport& report, std::vector<std::string>& list);
 // more than random arrivals explain; nullopt: the server kept up, or it was no such loop.
 std::optional<double> shortfall_of(const LevelResult& level);
 
+// More than half of the requests of an open loop left more than 1 ms behind their schedule: a
+// shortfall says nothing of the server.
+bool sent_late(const LevelResult& level);
+
 }  // namespace nibble::load

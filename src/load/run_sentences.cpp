@@ -251,10 +251,14 @@ class Sentences {
   void offered(std::size_t level, LevelSentences& said) const {
     const LevelResult& result = report_.levels[level];
     if (report_.levels.size() > 1 || !shortfall_of(result)) return;
-    said.add(level, fmt::format("{} requests a second were offered and {} answered: the server did "
-                                "not keep up, and latencies grow with the length of the level",
+    const char* why = sent_late(result)
+                          ? "the client sent more than half of them late, so that this is no "
+                            "measure of the server"
+                          : "the server did not keep up, and latencies grow with the length of the "
+                            "level";
+    said.add(level, fmt::format("{} requests a second were offered and {} answered: {}",
                                 format_number(*result.report.plan.request_rate),
-                                cell_of(rates_of(result).request_throughput)));
+                                cell_of(rates_of(result).request_throughput), why));
   }
 
   void steadiness(std::size_t level, LevelSentences& said) const {

@@ -164,6 +164,13 @@ TEST(RunSentences, ServersThatDoNotKeepUpWithARate) {
   RunReport report;
   report.levels.push_back(make_level({.request_rate = 20}, stream_rows(1, 100, 1000)));
   EXPECT_TRUE(said(sentences(report), "did not keep up")) << all_of(sentences(report));
+  // 1,000 requests: the client is to blame when more than half of them left late.
+  report.levels[0].audit.late_sends = 500;
+  EXPECT_TRUE(said(sentences(report), "the server did not keep up"));
+  report.levels[0].audit.late_sends = 501;
+  EXPECT_FALSE(said(sentences(report), "the server did not keep up")) << all_of(sentences(report));
+  EXPECT_TRUE(said(sentences(report), "the client sent more than half of them late"));
+  report.levels[0].audit.late_sends = 0;
   report.levels[0].report.plan.request_rate = 10;
   EXPECT_FALSE(said(sentences(report), "did not keep up")) << all_of(sentences(report));
   report.levels[0].report.plan.request_rate = HUGE_VAL;
