@@ -220,9 +220,15 @@ void note_levels(const LoadShape& shape, const std::vector<LevelOptions>& levels
   if (shape.burstiness && !rated) {
     notes.push_back("--burstiness changes nothing: no rate is given");
   }
+  const auto recorded = static_cast<std::int64_t>(shape.trace.size());
+  if (recorded > 0 && !shape.requests.empty() && shape.requests.front() > recorded) {
+    notes.push_back(fmt::format("the trace has {} arrivals, fewer than the {} of --num-prompts: it "
+                                "is sent once",
+                                recorded, shape.requests.front()));
+  }
   std::vector<std::string> few;
   for (const LevelOptions& level : levels) {
-    const bool closed = level.users && !level.arrivals && level.trace.empty();
+    const bool closed = level.users && !level.open();
     if (!closed || level.requests == 0 || level.requests >= *level.users) continue;
     few.push_back(fmt::format("{}", *level.users));
   }

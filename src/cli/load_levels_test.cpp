@@ -136,6 +136,10 @@ TEST_F(LoadFlagsTest, ATraceSaysWhenAndHowMany) {
             (std::vector<Nanoseconds>{0, 500'000'000, 1'500'000'000}));
   EXPECT_EQ(flags->run.levels[0].requests, 3);
   EXPECT_EQ(flags_of({"--trace", path, "--num-prompts", "2"})->run.levels[0].trace.size(), 2u);
+  const auto longer = flags_of({"--trace", path, "--num-prompts", "50"});
+  EXPECT_EQ(longer->run.levels[0].requests, 3);
+  EXPECT_TRUE(has_note(*longer, "the trace has 3 arrivals, fewer than the 50"));
+  EXPECT_FALSE(has_note(*flags, "the trace has"));
   EXPECT_TRUE(contains(fault_of({"--trace", path, "--request-rate", "1"}), "give one"));
   EXPECT_FALSE(flags_of({"--trace", path + "x"}).ok());
   EXPECT_FALSE(flags_with({"--trace-speed", "2"}).ok());

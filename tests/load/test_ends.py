@@ -158,6 +158,15 @@ def test_a_disk_limit_does_not_kill(mock, load):
     run.one_sentence()
 
 
+def test_no_memory_is_a_sentence(mock, load):
+    """Prompts of five million tokens in an address space of 300 MB."""
+    run = load(mock(ttft_ms=1, itl_ms=1).url, *PLAIN, "--max-concurrency", 16, "--num-prompts", 32,
+               "--random-output-len", 4, input_len=5_000_000, keep_rows=False,
+               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20)))
+    assert run.status == 1, (run.status, run.errors)
+    assert "no memory is left" in run.errors
+
+
 def test_rows_on_a_full_device(mock, load):
     run = load(mock().url, *PLAIN, "--max-concurrency", 1, "--num-prompts", 3, "--random-output-len", 3,
                "--rows", "/dev/full", keep_rows=False)
