@@ -222,9 +222,10 @@ void note_levels(const LoadShape& shape, const std::vector<LevelOptions>& levels
   }
   const auto recorded = static_cast<std::int64_t>(shape.trace.size());
   if (recorded > 0 && !shape.requests.empty() && shape.requests.front() > recorded) {
-    notes.push_back(fmt::format("the trace has {} arrivals, fewer than the {} of --num-prompts: it "
-                                "is sent once",
-                                recorded, shape.requests.front()));
+    notes.push_back(
+        fmt::format("the trace has {} arrivals, fewer than the {} of --num-prompts: it "
+                    "is sent once",
+                    recorded, shape.requests.front()));
   }
   std::vector<std::string> few;
   for (const LevelOptions& level : levels) {
