@@ -219,6 +219,8 @@ class Sentences {
       if (term.roof && term.over_roof) {
         text += fmt::format(", {} x its roof of {}", format_number(*term.over_roof, 3),
                             format_number(*term.roof, 3));
+        const bool below = term.interval && term.interval->high < *term.roof;
+        if (below) text += " (faster than it can be: an accounting error)";
       }
       terms.push_back(std::move(text));
     }
@@ -241,6 +243,15 @@ class Sentences {
       if (higher) best = &level;
     }
     if (best == nullptr) return;
+    if (*best->reached > 1) {
+      say("accounting error: {} of what the ledger's floor of decode ({}) allows for {} sequences "
+          "of "
+          "{} tokens: what is served is not that model, layout or machine, or it drafts tokens "
+          "(--draft-tokens)",
+          format_percent(*best->reached), report_.roof->of, format_compact(best->concurrency),
+          format_count(best->context));
+      return;
+    }
     say("the ledger's floor of decode ({}) allows {} tok/s for {} sequences of {} tokens: {} of it "
         "was reached there, the most of all levels; prefill is not in it",
         report_.roof->of, format_number(best->tokens_per_s), format_compact(best->concurrency),

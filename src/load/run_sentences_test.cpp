@@ -159,6 +159,18 @@ TEST(RunSentences, NoKneeWhereThereIsNone) {
   EXPECT_FALSE(said(sentences(report), "knee"));  // nobody asked for a sweep
 }
 
+TEST(RunSentences, MoreThanTheRoofIsAnAccountingError) {
+  RunReport report;
+  report.levels.push_back(make_level({.max_concurrency = 8}, stream_rows(8, 100, 100)));
+  report.roof = Roof{.of = "a model on a machine",
+                     .levels = {{.concurrency = 8, .context = 100, .tokens_per_s = 50}}};
+  report.roof->levels[0].reached = 0.5;
+  EXPECT_TRUE(said(sentences(report), "allows 50")) << all_of(sentences(report));
+  EXPECT_FALSE(said(sentences(report), "accounting error"));
+  report.roof->levels[0].reached = 1.36;
+  EXPECT_TRUE(said(sentences(report), "accounting error: 136")) << all_of(sentences(report));
+}
+
 // 20 requests a second are asked for; rows of one stream give 10.
 TEST(RunSentences, ServersThatDoNotKeepUpWithARate) {
   RunReport report;
