@@ -9,12 +9,14 @@
 //
 // 4-bit weights are multiplied as integers. Activations become 8-bit integers with one scale for 64
 // of them (kInt8), 15-bit ones in two 8-bit halves (kBf16: in a group of 64, every
-// bf16 within 2^-6 of the largest is held exactly, the others to 2^-14 of it), or NVFP4 codes
-// (kNvfp4: Blackwell's arithmetic, one e4m3 scale for 16 and one fp32 factor). Sums of a block are
+// bf16 within 2^-6 of the largest is held exactly, the others to 2^-14 of it; kFp32: the same
+// without rounding to bf16 first, every value to 2^-15 of the largest), or NVFP4 codes (kNvfp4:
+// Blackwell's arithmetic, one e4m3 scale for 16 and one fp32 factor). Sums of a block are
 // exact integers on every processor, and blocks are added in the order of K by fused multiply-adds,
 // so that an output has the same bits on all instruction sets, for any number of threads and
-// whatever else is in the batch. bf16 weights are multiplied in fp32: the same bits for any batch
-// and number of threads, on one instruction set.
+// whatever else is in the batch. bf16 weights are multiplied in fp32, by activations that were
+// rounded to bf16 or, of kFp32, not at all: the same bits for any batch and number of threads, on
+// one instruction set.
 #pragma once
 
 #include <cstdint>

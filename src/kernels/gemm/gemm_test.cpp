@@ -155,13 +155,16 @@ struct Path {
 
 // Sums of integers are exact; what is left is fp32: a few roundings of 2^-24 in each of K / 32
 // additions, at most 32 here. bf16 activations far below the largest of their 64 lose up to 2^-14
-// of it. int8 activations on a tie may round the other way where the quotient is not a number of
-// fp32: the whole step of one value, 1 / (127 * sqrt(64)) of a scale at worst.
+// of it. fp32 ones all lose up to 2^-15 of it, evenly spread: 2^-15 / sqrt(3) times a largest of
+// about 3 of their size is 5e-5. int8 activations on a tie may round the other way where the
+// quotient is not a number of fp32: the whole step of one value, 1 / (127 * sqrt(64)) of a scale at
+// worst.
 constexpr Path kPaths[] = {
     {Format::kNvfp4, Format::kBf16, 1e-4},  {Format::kNvfp4, Format::kInt8, 1e-3},
     {Format::kNvfp4, Format::kNvfp4, 2e-6}, {Format::kMxfp4, Format::kBf16, 1e-4},
     {Format::kMxfp4, Format::kInt8, 1e-3},  {Format::kMxfp4, Format::kNvfp4, 2e-6},
-    {Format::kBf16, Format::kBf16, 2e-6},
+    {Format::kBf16, Format::kBf16, 2e-6},   {Format::kNvfp4, Format::kFp32, 1e-4},
+    {Format::kMxfp4, Format::kFp32, 1e-4},  {Format::kBf16, Format::kFp32, 2e-6},
 };
 
 std::string label(const GemmCase& shape, const Path& path) {
@@ -220,7 +223,7 @@ TEST(Gemm, ARowDoesNotDependOnItsBatch) {
 // row of many must have its memory too (it had not, and 32,768 rows wrote past a huge page).
 TEST(Gemm, TheLastOfManyRowsIsThatOfTheRowAlone) {
   const GemmCase many{.name = "many rows", .n = 1, .k = 64, .tokens = 32768};
-  for (const Format activations : {Format::kBf16, Format::kInt8, Format::kNvfp4}) {
+  for (const Format activations : {Format::kFp32, Format::kBf16, Format::kInt8, Format::kNvfp4}) {
     Scene scene(many, Format::kNvfp4, 9);
     const std::vector<float> together = scene.run(activations, best_isa(), 2);
     scene.x.erase(scene.x.begin(), scene.x.end() - many.k);
@@ -238,6 +241,7 @@ TEST(Gemm, KeepsItsPromisedAccuracy) {
     const Scene scene(shape, weights, 5);
     const std::vector<double> exact = scene.reference(Format::kFp32);
     const Isa isa = best_isa();
+    EXPECT_LE(relative_l2(scene.run(Format::kFp32, isa, 2), exact), 1e-4);
     EXPECT_LE(relative_l2(scene.run(Format::kBf16, isa, 2), exact), 3e-3);
     EXPECT_LE(relative_l2(scene.run(Format::kInt8, isa, 2), exact), 1e-2);
     EXPECT_LE(relative_l2(scene.run(Format::kNvfp4, isa, 2), scene.reference(Format::kNvfp4)),
@@ -258,6 +262,7 @@ TEST(Gemm, MultipliesOnePairByHand) {
   scene.x = {2, 3};
   for (const Isa isa : usable_isas()) {
     EXPECT_EQ(scene.run(Format::kBf16, isa, 1).front(), -8.0F) << to_string(isa);
+    EXPECT_EQ(scene.run(Format::kFp32, isa, 1).front(), -8.0F) << to_string(isa);
     // 127 / 3 * 2 = 84.67 becomes 85: 85 * 3 / 127 = 2.00787 instead of 2.
     EXPECT_NEAR(scene.run(Format::kInt8, isa, 1).front(), (85.0 * 3 / 127 - 18) * 0.5, 1e-5);
   }
@@ -279,7 +284,7 @@ TEST(Gemm, RowsOfOneMatrixKeepTheirOwnFactors) {
 }
 
 TEST(Gemm, ValuesThatAreNotFiniteShow) {
-  for (const Format activations : {Format::kBf16, Format::kInt8, Format::kNvfp4}) {
+  for (const Format activations : {Format::kFp32, Format::kBf16, Format::kInt8, Format::kNvfp4}) {
     for (const float bad : {INFINITY, -INFINITY, NAN}) {
       Scene scene(GemmCase{.n = 3, .k = 64, .tokens = 2}, Format::kNvfp4, 4);
       scene.x[70] = bad;
@@ -293,7 +298,7 @@ TEST(Gemm, ValuesThatAreNotFiniteShow) {
 }
 
 TEST(Gemm, TinyAndHugeActivationsStayRight) {
-  for (const Format activations : {Format::kBf16, Format::kInt8}) {
+  for (const Format activations : {Format::kFp32, Format::kBf16, Format::kInt8}) {
     for (const float size : {1e-28F, 1e-10F, 1e20F}) {
       Scene scene(GemmCase{.n = 8, .k = 64}, Format::kNvfp4, 6);
       for (float& value : scene.x) value *= size;

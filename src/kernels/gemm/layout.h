@@ -40,9 +40,9 @@ inline constexpr int kScaleBytes = kTileRows * 2;
 inline constexpr int kGroupBytes = kCodeBytes + kScaleBytes;
 inline constexpr int kCodeZero = 12;  // what the stored code of 0 becomes
 
-// int8 and bf16 activations share a scale over two groups, 64 columns: the scaled sums of four
-// blocks are added as integers before they become fp32. A block's sum is at most 16 x 12 x 128, so
-// with scales of at most 15 * 2^10 the four stay below 2^31.
+// int8, bf16 and fp32 activations share a scale over two groups, 64 columns: the scaled sums of
+// four blocks are added as integers before they become fp32. A block's sum is at most 16 x 12 x
+// 128, so with scales of at most 15 * 2^10 the four stay below 2^31.
 inline constexpr int kScaleGroups = 2;
 inline constexpr int kScaleColumns = kScaleGroups * kGroupColumns;
 inline constexpr int kScaleExponents = 10;  // the largest e of a scale byte
@@ -193,9 +193,10 @@ struct GemmAccess {
     return {weights.residuals_.data() + begin, end - begin};
   }
 
-  // Streams of a row: bf16 has two, the high and the low half.
+  // Streams of a row: bf16 and fp32 have two, the high and the low half.
   static int streams_per_row(const PackedActivations& activations) {
-    return activations.format_ == Format::kBf16 ? 2 : 1;
+    const Format format = activations.format_;
+    return format == Format::kBf16 || format == Format::kFp32 ? 2 : 1;
   }
   static const ActivationGroup* stream(const PackedActivations& activations, std::int64_t row,
                                        int half) {
@@ -203,7 +204,7 @@ struct GemmAccess {
     return reinterpret_cast<const ActivationGroup*>(activations.memory_.data()) +
            index * stream_stride(activations.columns_);
   }
-  // A row as fp32 values of bf16 precision, for bf16 weights: [columns].
+  // A row as fp32 values, of bf16 precision unless the format is fp32, for bf16 weights: [columns].
   static const float* row(const PackedActivations& activations, std::int64_t row) {
     return reinterpret_cast<const float*>(activations.memory_.data()) + row * activations.columns_;
   }

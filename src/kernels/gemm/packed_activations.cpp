@@ -91,21 +91,32 @@ float round_to_bf16(float x) {
   return std::bit_cast<float>((bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U);
 }
 
-// The groups of one scale of bf16 as whole numbers below 2^14 in units of a power of two, q = 256
-// high + low. A bf16 has 8 significant bits: what is within 2^-6 of the largest is exact. (2^15
-// would not do: the largest bf16 below it is 127 * 256 + 128, which two signed bytes cannot say.)
-void quantize_bf16(const float (&x)[kScaleColumns], Isa isa, ActivationGroup* high,
-                   ActivationGroup* low) {
+// The unit in which the largest of a group is a whole number that two signed bytes can say: at most
+// 127 * 256 + 127. bf16 takes 14 bits, because its largest number of 15 is 127 * 256 + 128; fp32
+// takes 15 where the largest allows it.
+int unit_exponent(float largest, bool to_bf16) {
+  constexpr float kMostWhole = 127 * 256 + 127;
+  const int exponent = std::ilogb(largest) - 14;
+  const bool fits = std::ldexp(largest, -exponent) < kMostWhole;
+  return to_bf16 || !fits ? exponent + 1 : exponent;
+}
+
+// The groups of one scale as whole numbers in units of a power of two, q = 256 high + low. A bf16
+// has 8 significant bits: what is within 2^-6 of the largest is exact.
+void quantize_halves(const float (&x)[kScaleColumns], bool to_bf16, Isa isa, ActivationGroup* high,
+                     ActivationGroup* low) {
   constexpr int kSmallestExponent = -100;  // below, the unit would not be a normal fp32
   float rounded[kScaleColumns];
-  for (std::size_t at = 0; at < kScaleColumns; ++at) rounded[at] = round_to_bf16(x[at]);
+  for (std::size_t at = 0; at < kScaleColumns; ++at) {
+    rounded[at] = to_bf16 ? round_to_bf16(x[at]) : x[at];
+  }
   // Rounding may have made an infinity of a large value, or a number of a NaN.
   const float largest = std::isnan(largest_magnitude(x)) ? kNaN : largest_magnitude(rounded);
   std::int32_t highs[kScaleColumns] = {};
   std::int32_t lows[kScaleColumns] = {};
   float unit = std::isnan(largest) ? kNaN : 0.0F;
   if (largest > 0 && std::ilogb(largest) >= kSmallestExponent) {
-    const int exponent = std::ilogb(largest) - 13;
+    const int exponent = unit_exponent(largest, to_bf16);
     unit = std::ldexp(1.0F, exponent);
     const float inverse = std::ldexp(1.0F, -exponent);
     for (std::size_t at = 0; at < kScaleColumns; ++at) {
@@ -147,11 +158,12 @@ Result<PackedActivations> PackedActivations::make(std::int64_t most_rows, std::i
     return input_error("activations of {} x {} are out of range: at most {} rows, 1 to {} columns",
                        most_rows, columns, kMost, kMost);
   }
-  const bool known = format == Format::kBf16 || format == Format::kInt8 || format == Format::kNvfp4;
-  if (!known || (weights == Format::kBf16 && format != Format::kBf16)) {
-    return input_error("{} weights x {} activations are not supported; choose bf16{}",
+  const bool wide = format == Format::kBf16 || format == Format::kFp32;
+  const bool narrow = format == Format::kInt8 || format == Format::kNvfp4;
+  if (!wide && (!narrow || weights == Format::kBf16)) {
+    return input_error("{} weights x {} activations are not supported; choose fp32{}",
                        to_string(weights), to_string(format),
-                       weights == Format::kBf16 ? "" : ", int8 or nvfp4");
+                       weights == Format::kBf16 ? " or bf16" : ", bf16, int8 or nvfp4");
   }
   PackedActivations packed;
   packed.format_ = format;
@@ -209,7 +221,7 @@ void PackedActivations::quantize_groups(const float* x, std::int64_t row, std::i
     auto* const rounded = reinterpret_cast<float*>(memory_.data()) + row * columns_;
     const std::int64_t end = std::min(last * kGroupColumns, columns_);
     for (std::int64_t at = first * kGroupColumns; at < end; ++at) {
-      rounded[at] = bf16_to_float(float_to_bf16(x[at]));
+      rounded[at] = format_ == Format::kBf16 ? bf16_to_float(float_to_bf16(x[at])) : x[at];
     }
     return;
   }
@@ -225,7 +237,8 @@ void PackedActivations::quantize_groups(const float* x, std::int64_t row, std::i
     } else if (format_ == Format::kNvfp4) {
       quantize_nvfp4(values, row_factors_[static_cast<std::size_t>(row)], isa_, groups + at);
     } else {
-      quantize_bf16(values, isa_, groups + at, groups + at + stream_stride(columns_));
+      quantize_halves(values, format_ == Format::kBf16, isa_, groups + at,
+                      groups + at + stream_stride(columns_));
     }
   }
 }

@@ -19,8 +19,9 @@ namespace nibble {
 
 class PackedActivations {
  public:
-  // Room for `most_rows` rows of `columns`. `format`: kBf16, kInt8 or kNvfp4, as gemm() describes;
-  // `weights`: the format of the weights that they will meet (bf16 weights take kBf16 only).
+  // Room for `most_rows` rows of `columns`. `format`: kFp32, kBf16, kInt8 or kNvfp4, as gemm()
+  // describes; `weights`: the format of the weights that they will meet (bf16 weights take kFp32 or
+  // kBf16).
   static Result<PackedActivations> make(std::int64_t most_rows, std::int64_t columns, Format format,
                                         Isa isa, Format weights = Format::kNvfp4);
 

@@ -29,9 +29,10 @@ Result<> check_shapes(const MoeConfig& config, std::span<const QuantizedMatrix> 
       return input_error("{} of expert {} is {} x {}; the layer's sizes want {} x {}", name, expert,
                          experts[expert].rows, experts[expert].columns, rows, columns);
     }
-    if (experts[expert].format == Format::kBf16 && config.activations != Format::kBf16) {
-      return input_error("{} of expert {} is bf16, which takes bf16 activations, not {}", name,
-                         expert, to_string(config.activations));
+    if (experts[expert].format == Format::kBf16 && config.activations != Format::kBf16 &&
+        config.activations != Format::kFp32) {
+      return input_error("{} of expert {} is bf16, which takes fp32 or bf16 activations, not {}",
+                         name, expert, to_string(config.activations));
     }
   }
   return {};
@@ -59,9 +60,9 @@ Result<> check_config(const MoeConfig& config) {
     return input_error("this processor has no {} instructions", to_string(config.isa));
   }
   const Format activations = config.activations;
-  if (activations != Format::kBf16 && activations != Format::kInt8 &&
-      activations != Format::kNvfp4) {
-    return input_error("the layer cannot take {} activations; choose bf16, int8 or nvfp4",
+  if (activations != Format::kFp32 && activations != Format::kBf16 &&
+      activations != Format::kInt8 && activations != Format::kNvfp4) {
+    return input_error("the layer cannot take {} activations; choose fp32, bf16, int8 or nvfp4",
                        to_string(activations));
   }
   if (config.static_input_scales && config.activations != Format::kNvfp4) {
@@ -178,9 +179,12 @@ struct MoeAccess {
                             make(most_tokens, config.hidden, layer.gate_up_));
     NIBBLE_ASSIGN_OR_RETURN(workspace.down_input_, make(slots, config.intermediate, layer.down_));
     if (layer.router_weights_) {
-      NIBBLE_ASSIGN_OR_RETURN(workspace.router_input_,
-                              PackedActivations::make(most_tokens, config.hidden, Format::kBf16,
-                                                      config.isa, Format::kBf16));
+      NIBBLE_ASSIGN_OR_RETURN(
+          workspace.router_input_,
+          PackedActivations::make(
+              most_tokens, config.hidden,
+              config.activations == Format::kFp32 ? Format::kFp32 : Format::kBf16, config.isa,
+              Format::kBf16));
     }
     NIBBLE_RETURN_IF_ERROR(allocate(workspace));
     return workspace;
@@ -248,6 +252,11 @@ struct MoeAccess {
                          .ids = std::span(workspace.ids_).first(static_cast<std::size_t>(choices)),
                          .weights = workspace.weights_.first(static_cast<std::size_t>(choices))},
                         layer.config_.isa, pool);
+    ended(params, "moe.router");
+  }
+
+  static void ended(const MoeParams& params, std::string_view part) {
+    if (params.ended != nullptr) (*params.ended)(part);
   }
 
   static void take_given(const MoeParams& params) {
@@ -291,6 +300,7 @@ struct MoeAccess {
               .activation = layer.config_.activation,
               .output = activated},
              layer.config_.isa, pool);
+    ended(params, "moe.gate_up");
     workspace.down_input_.quantize(activated, pool, layer.down_input_scale_);
     gemm({.weights = layer.down_,
           .activations = workspace.down_input_,
@@ -298,6 +308,7 @@ struct MoeAccess {
           .row_of = std::span(workspace.every_row_).first(slots),
           .output = workspace.down_.first(slots * static_cast<std::size_t>(workspace.hidden_))},
          pool);
+    ended(params, "moe.down");
   }
 
   static void add_up(const MoeParams& params, ThreadPool& pool) {
@@ -313,6 +324,7 @@ struct MoeAccess {
              .hidden = workspace.hidden_,
              .output = params.y},
             params.layer.config_.isa, pool);
+    ended(params, "moe.combine");
   }
 
   static std::span<std::int32_t> expert_of(MoeWorkspace& workspace, std::size_t slots) {

@@ -14,9 +14,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,7 +40,9 @@ struct MoeConfig {
   std::int64_t intermediate = 0;  // of one routed expert
   RouterConfig router;            // experts, top_k, and how they are chosen
   Activation activation;
-  Format activations = Format::kBf16;  // kBf16, kInt8 or kNvfp4, as gemm() describes
+  // kFp32, kBf16, kInt8 or kNvfp4, as gemm() describes. The router's product takes fp32 with kFp32
+  // and bf16 with all others.
+  Format activations = Format::kBf16;
   // kNvfp4 only: the checkpoint's input scales, the largest of all experts for either product.
   // Otherwise every row takes its own.
   bool static_input_scales = false;
@@ -149,6 +153,9 @@ struct MoeParams {
   std::span<const float> expert_weights = {};
   std::span<const float> shared = {};  // [tokens, hidden]: what shared experts gave, added last
   std::span<float> y;                  // [tokens, hidden]; may be `shared`, not `x`
+  // Told when each part has ended: "moe.router", "moe.gate_up" (with its activation), "moe.down",
+  // "moe.combine".
+  const std::function<void(std::string_view)>* ended = nullptr;
 };
 
 // Sizes that do not fit together are our caller's mistake (NIBBLE_CHECK). Does not allocate.

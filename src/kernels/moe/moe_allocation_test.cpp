@@ -38,7 +38,7 @@ TEST(Moe, TheCounterOfAllocationsCounts) {
 
 TEST(Moe, DoesNotAllocate) {
   for (const TestRouting routing : {TestRouting::kGroups, TestRouting::kAfterTopK}) {
-    for (const Format activations : {Format::kBf16, Format::kInt8, Format::kNvfp4}) {
+    for (const Format activations : {Format::kFp32, Format::kBf16, Format::kInt8, Format::kNvfp4}) {
       const TestLayer layer({.tokens = 5, .experts = 8, .routing = routing});
       ThreadPool pool(2);
       const Result<MoeLayer> packed =

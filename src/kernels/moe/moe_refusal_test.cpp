@@ -120,15 +120,16 @@ TEST(MoeWorkspace, RefusesSizesAndFormatsOutOfRange) {
 }
 
 TEST(MoeLayer, RefusesActivationFormatsThatItHasNot) {
-  for (const Format format : {Format::kFp32, Format::kFp8, Format::kMxfp4}) {
+  for (const Format format : {Format::kFp16, Format::kFp8, Format::kMxfp4}) {
     EXPECT_NE(refusal([format](TestLayer&, MoeConfig& config) { config.activations = format; }),
               "");
   }
-  // bf16 experts take bf16 activations only.
+  // bf16 experts take fp32 and bf16 activations only.
   const TestLayer layer({.format = Format::kBf16});
   ThreadPool pool(1);
   EXPECT_FALSE(MoeLayer::make(layer.config(Format::kInt8), layer.weights, pool).ok());
   EXPECT_TRUE(MoeLayer::make(layer.config(Format::kBf16), layer.weights, pool).ok());
+  EXPECT_TRUE(MoeLayer::make(layer.config(Format::kFp32), layer.weights, pool).ok());
 }
 
 }  // namespace

@@ -46,16 +46,19 @@ const std::vector<TestShape>& shapes() {
 }
 
 // One product against its reference. fp32 alone for nvfp4: a few roundings of 2^-24 for each of at
-// most 3 blocks of 32. bf16: what lies far below the largest of its block loses up to 2^-15 of it.
+// most 3 blocks of 32. bf16: what lies far below the largest of its block loses up to 2^-15 of it;
+// fp32: everything does.
 // int8: a value on a tie may take the other step, 1 / 127 of a block's largest, now and then.
 struct Path {
   Format activations;
   double bound;
 };
-constexpr Path kPaths[] = {{Format::kBf16, 1e-4}, {Format::kInt8, 1e-3}, {Format::kNvfp4, 2e-6}};
+constexpr Path kPaths[] = {
+    {Format::kFp32, 1e-4}, {Format::kBf16, 1e-4}, {Format::kInt8, 1e-3}, {Format::kNvfp4, 2e-6}};
 
 bool has_path(const TestShape& shape, const Path& path) {
-  return shape.format != Format::kBf16 || path.activations == Format::kBf16;
+  return shape.format != Format::kBf16 || path.activations == Format::kBf16 ||
+         path.activations == Format::kFp32;
 }
 
 std::string label(const TestShape& shape, const MoeConfig& config) {
@@ -125,35 +128,57 @@ TEST(Moe, TheLargestInputScaleOfAllExpertsCounts) {
   EXPECT_FALSE(same_bits(layer.run(config), even));
 }
 
-TEST(Moe, RoutesAsTheReferenceDoes) {
-  for (const TestShape& shape : shapes()) {
-    const TestLayer layer(shape);
-    if (layer.ids_given() || shape.tokens == 0) continue;
-    const MoeConfig config = layer.config(Format::kBf16);
-    const TestLayer::Output output = layer.call(config);
-    const std::vector<double> rounded = rounded_activations(layer.x, shape.hidden, Format::kBf16);
-    std::vector<double> logits(static_cast<std::size_t>(shape.tokens * shape.experts));
-    gemm_reference(*layer.weights.router, rounded, logits);
-    const auto experts = static_cast<std::size_t>(shape.experts);
-    const auto top_k = static_cast<std::size_t>(shape.top_k);
-    for (std::size_t token = 0; token < static_cast<std::size_t>(shape.tokens); ++token) {
-      std::vector<float> row;
-      for (std::size_t expert = 0; expert < experts; ++expert) {
-        const auto& bias = layer.weights.router_bias;
-        const double extra = bias.empty() ? 0 : static_cast<double>(bias[expert]);
-        row.push_back(static_cast<float>(logits[token * experts + expert] + extra));
-      }
-      const ReferenceRoute expected = reference_route(config.router, row);
-      for (std::size_t choice = 0; choice < top_k; ++choice) {
-        EXPECT_EQ(output.workspace.expert_ids()[token * top_k + choice], expected.ids[choice])
-            << shape.name;
-        // Logits of size 1 are sums of at most 96 products in fp32.
-        EXPECT_NEAR(static_cast<double>(output.workspace.expert_weights()[token * top_k + choice]),
-                    expected.weights[choice], 1e-5)
-            << shape.name;
-      }
+void expect_routes(const TestShape& shape, Format activations, double bound) {
+  const TestLayer layer(shape);
+  if (layer.ids_given() || shape.tokens == 0) return;
+  const MoeConfig config = layer.config(activations);
+  const TestLayer::Output output = layer.call(config);
+  const std::vector<double> rounded = rounded_activations(layer.x, shape.hidden, activations);
+  std::vector<double> logits(static_cast<std::size_t>(shape.tokens * shape.experts));
+  gemm_reference(*layer.weights.router, rounded, logits);
+  const auto experts = static_cast<std::size_t>(shape.experts);
+  const auto top_k = static_cast<std::size_t>(shape.top_k);
+  for (std::size_t token = 0; token < static_cast<std::size_t>(shape.tokens); ++token) {
+    std::vector<float> row;
+    for (std::size_t expert = 0; expert < experts; ++expert) {
+      const auto& bias = layer.weights.router_bias;
+      const double extra = bias.empty() ? 0 : static_cast<double>(bias[expert]);
+      row.push_back(static_cast<float>(logits[token * experts + expert] + extra));
+    }
+    const ReferenceRoute expected = reference_route(config.router, row);
+    for (std::size_t choice = 0; choice < top_k; ++choice) {
+      EXPECT_EQ(output.workspace.expert_ids()[token * top_k + choice], expected.ids[choice])
+          << shape.name;
+      EXPECT_NEAR(static_cast<double>(output.workspace.expert_weights()[token * top_k + choice]),
+                  expected.weights[choice], bound)
+          << shape.name;
     }
   }
+}
+
+TEST(Moe, RoutesAsTheReferenceDoes) {
+  for (const TestShape& shape : shapes()) {
+    // Logits of size 1 are sums of at most 96 products in fp32, of activations that were rounded to
+    // bf16 or not at all: rounding them moves a weight by about 2^-9.
+    expect_routes(shape, Format::kBf16, 1e-5);
+    expect_routes(shape, Format::kFp32, 1e-5);
+  }
+}
+
+TEST(Moe, TellsItsParts) {
+  const TestLayer layer({.name = "parts"});
+  ThreadPool pool(1);
+  const Result<MoeLayer> packed = MoeLayer::make(layer.config(Format::kFp32), layer.weights, pool);
+  ASSERT_TRUE(packed.ok());
+  Result<MoeWorkspace> workspace = MoeWorkspace::make(*packed, 1);
+  ASSERT_TRUE(workspace.ok());
+  std::string told;
+  const std::function<void(std::string_view)> ended = [&told](std::string_view part) {
+    told += std::string(part) + " ";
+  };
+  std::vector<float> y(layer.x.size());
+  moe({.layer = *packed, .workspace = *workspace, .x = layer.x, .y = y, .ended = &ended}, pool);
+  EXPECT_EQ(told, "moe.router moe.gate_up moe.down moe.combine ");
 }
 
 TEST(Moe, TheErrorLimitTellsAWrongLayerFromARightOne) {

@@ -49,6 +49,7 @@ double moe_error(std::span<const float> output, std::span<const double> referenc
 // the smallest difference before that sends some of them a whole step the other way: of size-1
 // values with differences of d, the part d / step, which makes an error of sqrt(d * step); the
 // limit is twice that.
+//   fp32   d = 2^-15 and no step: less than bf16, whose limit it takes
 //   bf16   d = 2^-14 (halves of 8 bits), step 2^-8: 2^-11
 //   int8   d = 2^-22, step 2^-5: next to none; one of 300 values gives 2^-9
 //   nvfp4  d = 2^-22, step 2^-1: next to none; one of 1,000 values gives 2^-6

@@ -7,15 +7,10 @@
 
 #include <cstdint>
 
+#include "kernels/lanes/lanes.h"
 #include "machine/isa.h"
 
 namespace nibble {
-
-inline constexpr std::int64_t kLanes = 16;
-
-constexpr std::int64_t rounded_to_lanes(std::int64_t count) {
-  return (count + kLanes - 1) / kLanes * kLanes;
-}
 
 // One expert's gate and up of one token, or a part of them.
 struct ActivationRow {
