@@ -49,7 +49,7 @@ void order_marks(std::vector<CodePoint>& characters) {
   }
 }
 
-struct Range {
+struct InertRange {
   char32_t first = 0;
   char32_t last = 0;
 };
@@ -57,14 +57,14 @@ struct Range {
 // The NFC of Hugging Face's tokenizers has tables of Unicode 10, ours are newer: the characters
 // gained since that would be reordered or composed stay where they are, and nothing moves past
 // them.
-constexpr Range kInert[] = {
+constexpr InertRange kInert[] = {
 #include "text/unicode_inert.inc"
 };
 
 bool is_inert(char32_t character) {
-  const Range* found =
+  const InertRange* found =
       std::lower_bound(std::begin(kInert), std::end(kInert), character,
-                       [](const Range& range, char32_t value) { return range.last < value; });
+                       [](const InertRange& range, char32_t value) { return range.last < value; });
   return found != std::end(kInert) && found->first <= character;
 }
 

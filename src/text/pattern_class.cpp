@@ -52,17 +52,17 @@ bool belongs(const AddedCharacters& added, std::string_view name) {
   return group ? is_category(added.name) && added.name.front() == name.front() : added.name == name;
 }
 
-using Range = std::pair<char32_t, char32_t>;
+using CodePoints = std::pair<char32_t, char32_t>;
 
 // What Unicode has gained in the class: sorted, neighbours joined.
-std::vector<Range> additions(std::string_view name) {
-  std::vector<Range> found;
+std::vector<CodePoints> additions(std::string_view name) {
+  std::vector<CodePoints> found;
   for (const AddedCharacters& added : added_characters()) {
     if (belongs(added, name)) found.emplace_back(added.first, added.last);
   }
   std::sort(found.begin(), found.end());
-  std::vector<Range> joined;
-  for (const Range& range : found) {
+  std::vector<CodePoints> joined;
+  for (const CodePoints& range : found) {
     if (!joined.empty() && joined.back().second + 1 == range.first) {
       joined.back().second = range.second;
     } else {
@@ -81,7 +81,7 @@ bool is_class_name(std::string_view name) {
 std::optional<std::string> class_members(std::string_view name, bool negated) {
   if (!is_class_name(name)) return std::nullopt;
   const ClassName* special = find_special(name);
-  const std::vector<Range> added = additions(name);
+  const std::vector<CodePoints> added = additions(name);
   if (negated) {
     if (!added.empty() || (special != nullptr && special->negative.empty())) return std::nullopt;
     return special != nullptr ? std::string(special->negative) : fmt::format("\\P{{{}}}", name);
