@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes what tests/golden/ holds anew, with numpy, ml_dtypes, safetensors and tokenizers from PyPI in a
-# Python environment of its own (build/oracle), and fails when it differs from what is committed.
+# Makes what tests/golden/ holds anew, with numpy, ml_dtypes, safetensors, tokenizers and transformers from
+# PyPI in a Python environment of its own (build/oracle), and fails when it differs from what is committed.
 #
 #   tools/oracle.sh check   compare (make oracle)
 #   tools/oracle.sh write   replace the files in tests/golden/
@@ -27,11 +27,18 @@ fi
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+"$environment/bin/python" -B tools/oracle/chat_templates.py write "$folder/chat_templates"
 "$environment/bin/python" -B tools/oracle/formats.py "$folder/formats"
 "$environment/bin/python" -B tools/oracle/moe.py "$folder/moe"
 "$environment/bin/python" -B tools/oracle/safetensors_golden.py "$folder/safetensors"
 "$environment/bin/python" -B tools/oracle/tokenizers_golden.py "$folder/tokenizers"
 "$environment/bin/python" -B tools/oracle/toy_readable.py
+# Logits in fp32 depend on the processor in their last bits: these are compared with a bound.
+if [[ $mode == write ]]; then
+  "$environment/bin/python" -B tools/oracle/qwen3_moe.py tests/golden/qwen3_moe
+else
+  "$environment/bin/python" -B tools/oracle/qwen3_moe.py tests/golden/qwen3_moe --compare
+fi
 # Tables of the source itself that come from an oracle.
 for table in unicode_additions unicode_inert; do
   "$environment/bin/python" -B "tools/oracle/$table.py" >"$folder/$table.inc"
@@ -43,7 +50,7 @@ for table in unicode_additions unicode_inert; do
   fi
 done
 
-for part in formats moe safetensors tokenizers; do
+for part in chat_templates formats moe safetensors tokenizers; do
   if [[ $mode == write ]]; then
     mkdir -p "tests/golden/$part"
     cp "$folder/$part"/* "tests/golden/$part/"

@@ -1,0 +1,143 @@
+#include "engine/models/qwen3_moe.h"
+
+#include <utility>
+
+#include "kernels/moe/activation.h"
+#include "kernels/norm/rms_norm.h"
+
+namespace nibble::engine {
+
+Qwen3Moe::Qwen3Moe(Qwen3MoeWeights weights)
+    : weights_(std::move(weights)), moe_ended_([this](std::string_view op) { ended(op); }) {}
+
+void Qwen3Moe::forward(const ForwardBatch& batch, std::span<float> logits, ThreadPool& pool,
+                       StepProbe* probe) {
+  const Qwen3MoeConfig& config = weights_.config;
+  probe_ = probe;
+  begin(batch);
+  const std::span<float> residual = rows(residual_, config.hidden);
+  const std::span<float> normed = rows(normed_, config.hidden);
+  const std::span<float> delta = rows(delta_, config.hidden);
+  weights_.embedding.look_up(batch.tokens, residual);
+  ended("embed");
+  for (std::size_t number = 0; number < weights_.layers.size(); ++number) {
+    const Layer& layer = weights_.layers[number];
+    rms_norm({.x = residual,
+              .add = number == 0 ? std::span<float>() : delta,
+              .weight = layer.attention_norm,
+              .columns = config.hidden,
+              .epsilon = config.epsilon,
+              .output = normed},
+             pool);
+    ended("attn.norm");
+    layer.qkv.multiply(normed, inputs_, rows(qkv_, qkv_width()), pool);
+    ended("attn.qkv");
+    attend(layer, static_cast<std::int64_t>(number), pool);
+    ended("attn.core");
+    layer.out.multiply(rows(attended_, config.heads * config.head_dim), inputs_, delta, pool);
+    ended("attn.out");
+    rms_norm({.x = residual,
+              .add = delta,
+              .weight = layer.ffn_norm,
+              .columns = config.hidden,
+              .epsilon = config.epsilon,
+              .output = normed},
+             pool);
+    ended("ffn.norm");
+    feed_forward(layer, workspace_of_[number], pool);
+  }
+  const std::span<float> wanted = take_wanted_rows(batch);
+  rms_norm({.x = wanted,
+            .weight = weights_.norm,
+            .columns = config.hidden,
+            .epsilon = config.epsilon,
+            .output = wanted},
+           pool);
+  weights_.head.multiply(wanted, inputs_, logits, pool);
+  ended("lm_head");
+}
+
+// Norms of heads, rotation, the cache, attention: qkv_ -> attended_.
+void Qwen3Moe::attend(const Layer& layer, std::int64_t number, ThreadPool& pool) {
+  const Qwen3MoeConfig& config = weights_.config;
+  const std::int64_t width = qkv_width();
+  const std::int64_t key_column = config.heads * config.head_dim;
+  const std::span<float> qkv = rows(qkv_, width);
+  if (!layer.q_norm.empty()) {
+    norm_heads(qkv, 0, config.heads, layer.q_norm, pool);
+    norm_heads(qkv, key_column, config.kv_heads, layer.k_norm, pool);
+  }
+  rotate({.x = qkv,
+          .stride = width,
+          .heads = config.heads + config.kv_heads,
+          .head_dim = config.head_dim,
+          .cosines = rows(cosines_, config.head_dim / 2),
+          .sines = rows(sines_, config.head_dim / 2)},
+         pool);
+  cache_.write({.rows = qkv,
+                .stride = width,
+                .key_column = key_column,
+                .value_column = key_column + config.kv_heads * config.head_dim,
+                .sequences = sequences_},
+               number, pool);
+  attention({.queries = qkv,
+             .stride = width,
+             .heads = config.heads,
+             .cache = cache_,
+             .layer = number,
+             .sequences = sequences_,
+             .workspace = attention_,
+             .output = rows(attended_, key_column)},
+            config.options.isa, pool);
+}
+
+void Qwen3Moe::norm_heads(std::span<float> qkv, std::int64_t begin, std::int64_t heads,
+                          std::span<const float> weight, ThreadPool& pool) {
+  rms_norm({.x = qkv,
+            .weight = weight,
+            .columns = weights_.config.head_dim,
+            .begin = begin,
+            .vectors = heads,
+            .stride = qkv_width(),
+            .epsilon = weights_.config.epsilon,
+            .output = qkv},
+           pool);
+}
+
+// normed_ -> delta_.
+void Qwen3Moe::feed_forward(const Layer& layer, std::size_t workspace, ThreadPool& pool) {
+  if (!layer.moe) {
+    run_mlp(*layer.mlp, "dense.gate_up", "dense.down", pool);
+    return;
+  }
+  const std::span<float> x = rows(normed_, weights_.config.hidden);
+  const std::span<float> delta = rows(delta_, weights_.config.hidden);
+  std::span<const float> shared;
+  if (layer.mlp) {
+    run_mlp(*layer.mlp, "shared.gate_up", "shared.down", pool);
+    if (!layer.shared_gate.empty()) weigh_rows({.x = x, .gate = layer.shared_gate, .rows = delta});
+    shared = delta;
+  }
+  moe({.layer = *layer.moe,
+       .workspace = moe_[workspace],
+       .x = x,
+       .shared = shared,
+       .y = delta,
+       .ended = &moe_ended_},
+      pool);
+}
+
+void Qwen3Moe::run_mlp(const Mlp& mlp, std::string_view gate_up, std::string_view down,
+                       ThreadPool& pool) {
+  const std::int64_t intermediate = mlp.down.columns();
+  const std::span<float> both = rows(gate_up_, 2 * intermediate);
+  const std::span<float> activated = rows(activated_, intermediate);
+  mlp.gate_up.multiply(rows(normed_, weights_.config.hidden), inputs_, both, pool);
+  activate({.gate_up = both, .intermediate = intermediate, .output = activated},
+           weights_.config.options.isa, pool);
+  ended(gate_up);
+  mlp.down.multiply(activated, inputs_, rows(delta_, weights_.config.hidden), pool);
+  ended(down);
+}
+
+}  // namespace nibble::engine
