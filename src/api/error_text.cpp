@@ -7,7 +7,7 @@ namespace nibble::api {
 namespace {
 
 constexpr std::size_t kMaxRead = 64 << 10;  // of a body; what a person reads stands at its front
-constexpr std::size_t kColumns = 300;
+constexpr std::size_t kMostColumns = 300;
 
 // White space of any kind and length becomes one space.
 std::string one_line(std::string_view text) {
@@ -20,7 +20,7 @@ std::string one_line(std::string_view text) {
       line += ' ';
     }
   }
-  return printable(line, kColumns);
+  return printable(line, kMostColumns);
 }
 
 const Json* find_string(const Json& object, std::string_view key) {

@@ -41,12 +41,17 @@ void append_usage_member(std::string& out, const Usage* usage) {
   append_usage(out, *usage);
 }
 
-void append_reason(std::string& out, std::string_view reason) {
+// What ends every choice: `,"logprobs":null,"finish_reason":null}`.
+void append_choice_end(std::string& out, std::string_view logprobs, std::string_view reason) {
+  out += R"(,"logprobs":)";
+  out += logprobs.empty() ? "null" : logprobs;
+  out += R"(,"finish_reason":)";
   if (reason.empty()) {
     out += "null";
   } else {
     append_json_string(out, reason);
   }
+  out += '}';
 }
 
 void append_tool_call(std::string& out, std::string_view arguments) {
@@ -77,7 +82,7 @@ ReplyWriter::ReplyWriter(Dialect dialect, ReplyNames names)
   const bool chat = dialect == Dialect::kChat;
   usage_head_ = fmt::format("{}{}", kData,
                             before_choices(chat ? "chat.completion.chunk" : "text_completion"));
-  head_ = usage_head_ + R"({"index":0,)";
+  head_ = usage_head_ + R"({"index":)";
 }
 
 std::string ReplyWriter::before_choices(std::string_view object) const {
@@ -92,22 +97,24 @@ std::string ReplyWriter::before_choices(std::string_view object) const {
   return out;
 }
 
-void ReplyWriter::role(std::string& out, const Usage* usage) const {
+void ReplyWriter::role(std::string& out, const Usage* usage, std::int64_t index) const {
   if (dialect_ != Dialect::kChat) return;
-  out += head_;
-  out += R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])";
+  append_field(out, head_, index);
+  out += R"(,"delta":{"role":"assistant","content":""})";
+  append_choice_end(out, {}, {});
+  out += ']';
   append_usage_member(out, usage);
   out += '}';
   out += kEnd;
 }
 
 void ReplyWriter::openai_piece(std::string& out, const Piece& piece) const {
-  out += head_;
+  append_field(out, head_, piece.index);
   if (dialect_ == Dialect::kCompletions) {
-    out += R"("text":)";
+    out += R"(,"text":)";
     append_json_string(out, piece.text);
   } else {
-    out += R"("delta":{)";
+    out += R"(,"delta":{)";
     if (piece.kind == TextKind::kTool) {
       append_tool_call(out, piece.text);
     } else {
@@ -118,9 +125,8 @@ void ReplyWriter::openai_piece(std::string& out, const Piece& piece) const {
     }
     out += '}';
   }
-  out += R"(,"logprobs":null,"finish_reason":)";
-  append_reason(out, piece.finish_reason);
-  out += "}]";
+  append_choice_end(out, piece.logprobs, piece.finish_reason);
+  out += ']';
   append_usage_member(out, piece.usage);
   out += '}';
   out += kEnd;
@@ -237,8 +243,7 @@ std::string ReplyWriter::openai_body(std::span<const Piece> pieces, std::string_
                                                            : content;
     to += piece.text;
   }
-  const bool chat = dialect_ == Dialect::kChat;
-  std::string out = before_choices(chat ? "chat.completion" : "text_completion");
+  std::string out = before_choices(body_object());
   out += R"({"index":0,)";
   if (dialect_ == Dialect::kCompletions) {
     out += R"("text":)";
@@ -258,10 +263,31 @@ std::string ReplyWriter::openai_body(std::span<const Piece> pieces, std::string_
     }
     out += '}';
   }
-  out += R"(,"logprobs":null,"finish_reason":)";
-  append_reason(out, reason);
-  out += "}]";
+  append_choice_end(out, {}, reason);
+  out += ']';
   append_usage_member(out, usage);
+  out += '}';
+  return out;
+}
+
+std::string_view ReplyWriter::body_object() const {
+  return dialect_ == Dialect::kChat ? "chat.completion" : "text_completion";
+}
+
+std::string ReplyWriter::body(std::span<const WholeChoice> choices, const Usage& usage) const {
+  std::string out = before_choices(body_object());
+  for (std::size_t index = 0; index < choices.size(); ++index) {
+    const WholeChoice& choice = choices[index];
+    append_field(out, index == 0 ? R"({"index":)" : R"(,{"index":)",
+                 static_cast<std::int64_t>(index));
+    const bool chat = dialect_ == Dialect::kChat;
+    out += chat ? R"(,"message":{"role":"assistant","content":)" : R"(,"text":)";
+    append_json_string(out, choice.text);
+    if (chat) out += '}';
+    append_choice_end(out, choice.logprobs, choice.finish_reason);
+  }
+  out += ']';
+  append_usage_member(out, &usage);
   out += '}';
   return out;
 }

@@ -38,6 +38,15 @@ struct Piece {
   std::string_view text;
   const Usage* usage = nullptr;
   std::string_view finish_reason = {};  // of an answer that ends in the same event
+  std::int64_t index = 0;               // OpenAI: of the choice
+  std::string_view logprobs = {};       // OpenAI: a JSON value; empty: null
+};
+
+// OpenAI: one of the answers of a body that has several.
+struct WholeChoice {
+  std::string_view text;
+  std::string_view finish_reason;
+  std::string_view logprobs = {};  // a JSON value; empty: null
 };
 
 // Times of an answer for llama.cpp's "timings".
@@ -52,7 +61,7 @@ class ReplyWriter {
   ReplyWriter(Dialect dialect, ReplyNames names);
 
   // Chat: {"role":"assistant","content":""}. Nothing in the other formats.
-  void role(std::string& out, const Usage* usage = nullptr) const;
+  void role(std::string& out, const Usage* usage = nullptr, std::int64_t index = 0) const;
   void piece(std::string& out, const Piece& piece);
   // An empty delta with the reason. In the native formats: the event that ends the answer, in
   // llama.cpp's with timings beside the counts.
@@ -66,6 +75,8 @@ class ReplyWriter {
   // The answer as one body instead of events.
   std::string body(std::span<const Piece> pieces, std::string_view reason,
                    const Usage* usage = nullptr, const ReplyTimes& times = {}) const;
+  // OpenAI: the answers of several choices, in the order of their indices.
+  std::string body(std::span<const WholeChoice> choices, const Usage& usage) const;
 
  private:
   void openai_piece(std::string& out, const Piece& piece) const;
@@ -77,16 +88,19 @@ class ReplyWriter {
                           const Usage* usage) const;
 
   std::string before_choices(std::string_view object) const;
+  std::string_view body_object() const;
 
   Dialect dialect_;
   ReplyNames names_;
-  std::string head_;        // of an OpenAI event with a choice, up to `"choices":[{"index":0,`
+  std::string head_;        // of an OpenAI event with a choice, up to `"choices":[{"index":`
   std::string usage_head_;  // of one without, up to `"choices":[`
   std::string so_far_;      // SGLang repeats all text
 };
 
-// {"error":{...}} in the words of the format, for the body of a 4xx or 5xx status.
-std::string error_body(Dialect dialect, int status, std::string_view message);
+// {"error":{...}} in the words of the format, for the body of a 4xx or 5xx status. `param` names
+// the field of the request that is wrong, in the formats that say so.
+std::string error_body(Dialect dialect, int status, std::string_view message,
+                       std::string_view param = {});
 // The same within a stream, as an event.
 void append_error_event(std::string& out, Dialect dialect, int status, std::string_view message);
 
@@ -94,6 +108,8 @@ struct ModelInfo {
   std::string id;
   std::optional<std::int64_t> max_model_len;
 };
+
+std::int64_t unix_seconds();  // since 1970, for what answers say of themselves
 
 // The body of /v1/models, and what it says.
 std::string models_body(std::span<const ModelInfo> models, std::int64_t created_s);

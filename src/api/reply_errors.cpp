@@ -1,4 +1,5 @@
 // Errors and the list of models.
+#include <chrono>
 #include <fmt/format.h>
 
 #include "api/error_text.h"
@@ -23,12 +24,20 @@ std::string_view error_type(Dialect dialect, int status) {
 
 }  // namespace
 
-std::string error_body(Dialect dialect, int status, std::string_view message) {
+std::string error_body(Dialect dialect, int status, std::string_view message,
+                       std::string_view param) {
   std::string out = R"({"error":{"message":)";
   append_json_string(out, message);
   out += R"(,"type":)";
   append_json_string(out, error_type(dialect, status));
-  if (dialect != Dialect::kLlamacpp) out += R"(,"param":null)";
+  if (dialect != Dialect::kLlamacpp) {
+    out += R"(,"param":)";
+    if (param.empty()) {
+      out += "null";
+    } else {
+      append_json_string(out, param);
+    }
+  }
   out += R"(,"code":)";
   append_json_integer(out, status);
   out += "}}";
@@ -39,6 +48,12 @@ void append_error_event(std::string& out, Dialect dialect, int status, std::stri
   out += "data: ";
   out += error_body(dialect, status, message);
   out += "\n\n";
+}
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 std::string models_body(std::span<const ModelInfo> models, std::int64_t created_s) {

@@ -14,15 +14,15 @@ const ReplyNames kNames = {.id = "cmpl-1", .model = "m\"x", .created_s = 1717000
 constexpr Dialect kAll[] = {Dialect::kCompletions, Dialect::kChat, Dialect::kSglang,
                             Dialect::kLlamacpp};
 
-struct Seen {
+struct SeenReply {
   std::string content, reasoning;
   std::vector<std::int64_t> new_tokens;
   std::vector<std::string> errors;
   StreamEnd end;
 };
 
-Seen read_all(Dialect dialect, std::string_view stream) {
-  Seen seen;
+SeenReply read_all(Dialect dialect, std::string_view stream) {
+  SeenReply seen;
   StreamReader reader(dialect);
   net::SseParser parser;
   const auto take = [&](const net::SseEvent& event) {
@@ -54,7 +54,7 @@ TEST(ReplyWriter, WhatIsWrittenIsRead) {
     writer.finish(out, "length", &usage, {.prompt_ms = 20, .output_ms = 40});
     writer.usage(out, usage);
     writer.done(out);
-    const Seen seen = read_all(dialect, out);
+    const SeenReply seen = read_all(dialect, out);
     EXPECT_EQ(seen.content, " Hello \"big\"\n\xC3\xA9");
     EXPECT_EQ(seen.new_tokens, (std::vector<std::int64_t>{1, 3}));
     EXPECT_EQ(seen.end.usage, usage);
@@ -75,7 +75,7 @@ TEST(ReplyWriter, ReasoningUnderEitherName) {
     writer.piece(out, {.kind = TextKind::kTool, .text = "{}"});
     writer.piece(out, {.text = "yes", .finish_reason = "stop"});
     EXPECT_NE(out.find(fmt::format("\"{}\":\"hm\"", field)), std::string::npos);
-    const Seen seen = read_all(Dialect::kChat, out);
+    const SeenReply seen = read_all(Dialect::kChat, out);
     EXPECT_EQ(seen.reasoning, "hm");
     EXPECT_EQ(seen.content, "yes");
     EXPECT_EQ(seen.new_tokens.size(), 3u);
@@ -206,6 +206,43 @@ TEST(Models, ReadBack) {
   EXPECT_EQ(read_models(R"({"error":{"message":"no key"}})").error().message,
             "/v1/models gave no list of models but: no key");
   EXPECT_FALSE(read_models("<html>").ok());
+}
+
+TEST(ReplyWriter, ChoicesAndLogprobs) {
+  ReplyWriter chat(Dialect::kChat, {.id = "c", .model = "m", .created_s = 1});
+  std::string out;
+  chat.role(out, nullptr, 2);
+  chat.piece(out, {.text = "a", .index = 2, .logprobs = R"({"content":[]})"});
+  const std::string head =
+      R"(data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[)";
+  EXPECT_EQ(out, head +
+                     R"({"index":2,"delta":{"role":"assistant","content":""},"logprobs":null,)"
+                     R"("finish_reason":null}]})"
+                     "\n\n" +
+                     head +
+                     R"({"index":2,"delta":{"content":"a"},"logprobs":{"content":[]},)"
+                     R"("finish_reason":null}]})"
+                     "\n\n");
+  const WholeChoice choices[] = {{"x", "stop", "{}"}, {"y", "length"}};
+  EXPECT_EQ(chat.body(choices, {.prompt_tokens = 1, .output_tokens = 2}),
+            R"({"id":"c","object":"chat.completion","created":1,"model":"m","choices":[)"
+            R"({"index":0,"message":{"role":"assistant","content":"x"},"logprobs":{},)"
+            R"("finish_reason":"stop"},)"
+            R"({"index":1,"message":{"role":"assistant","content":"y"},"logprobs":null,)"
+            R"("finish_reason":"length"}],)"
+            R"("usage":{"prompt_tokens":1,"total_tokens":3,"completion_tokens":2}})");
+  const ReplyWriter text(Dialect::kCompletions, {.id = "t", .model = "m", .created_s = 1});
+  EXPECT_EQ(text.body(std::span(choices).first(1), {}),
+            R"({"id":"t","object":"text_completion","created":1,"model":"m","choices":[)"
+            R"({"index":0,"text":"x","logprobs":{},"finish_reason":"stop"}],)"
+            R"("usage":{"prompt_tokens":0,"total_tokens":0,"completion_tokens":0}})");
+}
+
+TEST(ReplyWriter, AnErrorNamesItsField) {
+  EXPECT_EQ(error_body(Dialect::kChat, 400, "no", "top_p"),
+            R"({"error":{"message":"no","type":"BadRequestError","param":"top_p","code":400}})");
+  EXPECT_EQ(error_body(Dialect::kLlamacpp, 400, "no", "top_p"),
+            R"({"error":{"message":"no","type":"invalid_request_error","code":400}})");
 }
 
 }  // namespace

@@ -109,8 +109,8 @@ Json members(const Backend& backend, const GenerationRequest& request) {
 }
 
 std::string shown(const Json& value) {
-  constexpr std::size_t kColumns = 60;
-  return printable(value.dump(0), kColumns);
+  constexpr std::size_t kValueColumns = 60;
+  return printable(value.dump(0), kValueColumns);
 }
 
 // Merges `extra` into `body`, in which null stands for the prompt.

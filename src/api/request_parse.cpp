@@ -147,10 +147,17 @@ class RequestReader {
 
   void take_prompt() {
     PromptMember& member = split_.prompt;
+    // The first thing to mend, whatever else is wrong with them.
+    if (member.prompts.size() > 1) {
+      return reader_.fault_at(
+          dialect_ == Dialect::kSglang ? "text" : "prompt",
+          fmt::format("holds {} prompts; send a request for each of them", member.prompts.size()));
+    }
     if (member.fault) return reader_.fault(*member.fault);
     request_.messages = std::move(member.messages);
-    request_.prompt = std::move(member.text);
-    request_.prompt_ids = std::move(member.ids);
+    if (member.prompts.empty()) return;
+    request_.prompt = std::move(member.prompts.front().text);
+    request_.prompt_ids = std::move(member.prompts.front().ids);
   }
 
   void check_limits() {

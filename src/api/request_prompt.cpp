@@ -19,12 +19,12 @@ class PromptReader {
  public:
   PromptReader(JsonScanner& scan, std::string_view key) : scan_(scan), key_(key) {}
 
-  // Text, token ids, or a list that holds one of either.
+  // Text, token ids, or a list that holds any number of either.
   PromptMember read_prompts() {
     if (scan_.peek() == Kind::kArray) {
       read_list();
     } else {
-      read_text();
+      read_text(member_.prompts.emplace_back());
     }
     return std::move(member_);
   }
@@ -65,10 +65,10 @@ class PromptReader {
     }
   }
 
-  void read_text() {
-    if (!scan_.read_string(member_.text)) {
+  void read_text(Prompt& prompt) {
+    if (!scan_.read_string(prompt.text)) {
       fault_at(key_, "must be text or a list of token ids");
-    } else if (member_.text.empty()) {
+    } else if (prompt.text.empty()) {
       fault_at(key_, "is empty; give text or token ids");
     }
   }
@@ -77,31 +77,25 @@ class PromptReader {
   void read_list() {
     scan_.open_array();
     if (!scan_.next_item()) return fault_at(key_, "must be text or a list of token ids");
-    if (scan_.peek() == Kind::kNumber) return read_ids();
-    std::size_t prompts = 0;
+    if (scan_.peek() == Kind::kNumber) return read_ids(member_.prompts.emplace_back());
     do {
-      ++prompts;
-      read_of_several();
+      read_of_several(member_.prompts.emplace_back());
     } while (scan_.next_item());
-    if (prompts == 1) return;
-    // The first thing to mend, whatever else is wrong with them.
-    member_.fault.reset();
-    fault_at(key_, fmt::format("holds {} prompts; send a request for each of them", prompts));
   }
 
-  void read_of_several() {
-    if (scan_.peek() != Kind::kArray) return read_text();
+  void read_of_several(Prompt& prompt) {
+    if (scan_.peek() != Kind::kArray) return read_text(prompt);
     scan_.open_array();
     if (!scan_.next_item()) return fault_at(key_, "must be text or a list of token ids");
-    read_ids();
+    read_ids(prompt);
   }
 
   // The first id is next.
-  void read_ids() {
+  void read_ids(Prompt& prompt) {
     do {
       const std::string_view item = scan_.read_raw();
       if (const std::optional<std::int32_t> id = id_of(item)) {
-        member_.ids.push_back(*id);
+        prompt.ids.push_back(*id);
       } else {
         fault_at(key_,
                  fmt::format("holds {}, which is no token id", printable(item, kShownColumns)));

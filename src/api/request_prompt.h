@@ -4,7 +4,7 @@
 //
 //   NIBBLE_ASSIGN_OR_RETURN(SplitBody split, split_body(Dialect::kCompletions, body));
 //   split.rest              // the body with null for its prompt
-//   split.prompt.text       // the prompt, or prompt.ids
+//   split.prompt.prompts[0].text       // the prompt, or its ids
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,13 @@
 
 namespace nibble::api {
 
-struct PromptMember {
+struct Prompt {
   std::string text;
-  std::vector<std::int32_t> ids;      // instead of the text
+  std::vector<std::int32_t> ids;  // instead of the text
+};
+
+struct PromptMember {
+  std::vector<Prompt> prompts;        // as many as the list holds
   std::vector<ChatMessage> messages;  // chat: these instead
   std::optional<Error> fault;         // the first
 };
@@ -29,8 +33,7 @@ struct SplitBody {
   PromptMember prompt;
 };
 
-// An error when the body is no JSON object; what is wrong with its prompt, more than one for
-// example, stands in prompt.fault.
+// An error when the body is no JSON object; what is wrong with its prompt stands in prompt.fault.
 Result<SplitBody> split_body(Dialect dialect, std::string_view body);
 
 }  // namespace nibble::api

@@ -31,7 +31,7 @@ struct Expected {
   std::vector<std::string> errors;  // their messages
 };
 
-struct Seen {
+struct Replayed {
   std::string content, reasoning, tool;
   std::vector<std::int64_t> new_tokens;
   std::vector<TextKind> kinds;
@@ -39,7 +39,7 @@ struct Seen {
   StreamEnd end;
 };
 
-void take(const StreamItem& item, Seen& seen) {
+void take(const StreamItem& item, Replayed& seen) {
   EXPECT_FALSE(item.malformed) << item.message;
   seen.content += item.content;
   seen.reasoning += item.reasoning;
@@ -51,8 +51,8 @@ void take(const StreamItem& item, Seen& seen) {
 }
 
 // Feeds the bytes in pieces of random lengths up to `most`.
-Seen replay(std::string_view bytes, Dialect dialect, std::size_t most, std::uint64_t seed) {
-  Seen seen;
+Replayed replay(std::string_view bytes, Dialect dialect, std::size_t most, std::uint64_t seed) {
+  Replayed seen;
   StreamReader reader(dialect);
   net::SseParser parser;
   Random random(seed);
@@ -69,7 +69,7 @@ Seen replay(std::string_view bytes, Dialect dialect, std::size_t most, std::uint
   return seen;
 }
 
-void expect_same(const Seen& seen, const Expected& expected) {
+void expect_same(const Replayed& seen, const Expected& expected) {
   EXPECT_EQ(seen.content, expected.content);
   EXPECT_EQ(seen.reasoning, expected.reasoning);
   EXPECT_EQ(seen.tool, expected.tool);

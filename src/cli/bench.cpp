@@ -1,10 +1,14 @@
 #include "cli/bench.h"
 
+#include <algorithm>
+#include <map>
+
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "bench/model_shapes.h"
 #include "bench/shapes_file.h"
+#include "cli/bench_model.h"
 #include "cli/version.h"
 #include "model/config.h"
 
@@ -12,9 +16,7 @@ namespace nibble::cli {
 namespace {
 
 constexpr std::int64_t kMostSide = 1 << 20;
-constexpr std::int64_t kMostTokens = 1 << 16;
-// More would only wait for each other.
-constexpr std::int64_t kMostThreadsEach = 4;
+constexpr std::int64_t kMostCount = 1 << 16;
 
 // An expert of a mid-sized model: 1.2 MB in NVFP4, so that a ring of them is soon made.
 constexpr std::int64_t kExperts = 64;
@@ -33,7 +35,7 @@ Result<std::vector<Format>> activation_formats(const Arguments& arguments, Forma
 }
 
 Result<std::vector<std::int64_t>> token_list(const Arguments& arguments) {
-  NIBBLE_ASSIGN_OR_RETURN(const auto given, arguments.integers("--tokens", 1, kMostTokens));
+  NIBBLE_ASSIGN_OR_RETURN(const auto given, arguments.integers("--tokens", 1, kMostCount));
   return given.value_or(kTokens);
 }
 
@@ -44,7 +46,7 @@ Result<> set_sizes(const Arguments& arguments, BenchShape& shape) {
     std::int64_t most;
   };
   for (const Flag& flag :
-       {Flag{"--experts", &shape.experts, kMostTokens}, Flag{"--top-k", &shape.top_k, kMostTokens},
+       {Flag{"--experts", &shape.experts, kMostCount}, Flag{"--top-k", &shape.top_k, kMostCount},
         Flag{"--n", &shape.n, kMostSide}, Flag{"--k", &shape.k, kMostSide}}) {
     NIBBLE_ASSIGN_OR_RETURN(const auto value, arguments.integer(flag.name, 1, flag.most));
     if (value) *flag.target = *value;
@@ -103,7 +105,7 @@ Result<std::vector<BenchShape>> shapes_of_model(const Arguments& arguments, Benc
   Deployment deployment;
   NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(*arguments.text("--model")));
   NIBBLE_ASSIGN_OR_RETURN(deployment.machine, this_cpu());
-  NIBBLE_ASSIGN_OR_RETURN(const auto tp, arguments.integer("--tp", 1, kMostTokens));
+  NIBBLE_ASSIGN_OR_RETURN(const auto tp, arguments.integer("--tp", 1, kMostCount));
   deployment.layout.tp = tp.value_or(1);
   // The shapes are of one rank of many; a single CPU has no link to price.
   deployment.link = LinkSpeed{1, 1};
@@ -118,17 +120,45 @@ Result<std::vector<BenchShape>> shapes_of_model(const Arguments& arguments, Benc
   return found.shapes;
 }
 
-// What to do beside what is measured: options that would be ignored are refused.
+// The options that what is measured takes: others would be ignored, and are refused.
 Result<> check_applicable(const Arguments& arguments, const std::string& what) {
-  if (what != "roof") return {};
-  for (const char* flag :
-       {"--format", "--activations", "--n", "--k", "--experts", "--top-k", "--tokens", "--model",
-        "--tp", "--shapes", "--cold", "--hot", "--seconds", "--isa", "--seed"}) {
-    if (!arguments.has(flag)) continue;
-    return usage_error(
-        "{} does not apply to \"bench roof\", which measures no kernels; leave it out", flag);
+  const std::vector<std::string> kernels = {
+      "--format",  "--activations", "--n",    "--k",       "--experts", "--top-k",
+      "--tokens",  "--model",       "--tp",   "--shapes",  "--cold",    "--hot",
+      "--seconds", "--isa",         "--seed", "--threads", "--csv",     "--json"};
+  const std::map<std::string, std::vector<std::string>> takes = {
+      {"", kernels},
+      {"gemm", kernels},
+      {"moe", kernels},
+      {"roof", {"--threads", "--csv", "--json"}},
+      {"step",
+       {"--model", "--activations", "--kv-format", "--concurrency", "--context", "--seconds",
+        "--isa", "--seed", "--threads", "--json"}},
+      {"perplexity",
+       {"--model", "--activations", "--kv-format", "--text", "--window", "--isa", "--threads",
+        "--json"}}};
+  const std::vector<std::string>& taken = takes.at(what);
+  for (const auto& [name, values] : arguments.given) {
+    if (name == "WHAT" || std::find(taken.begin(), taken.end(), name) != taken.end()) continue;
+    return usage_error("{} does not apply to \"bench{}{}\"; leave it out", name,
+                       what.empty() ? "" : " ", what);
+  }
+  if (what.empty() || what == "gemm" || what == "moe") {
+    if (arguments.text("--activations").value_or("") == "fp32") {
+      return usage_error("--activations fp32 is of \"bench step\" and \"bench perplexity\"");
+    }
   }
   return {};
+}
+
+// A processor that has not the wanted instructions would die of them.
+Result<> check_isa(const Arguments& arguments) {
+  const auto name = arguments.text("--isa");
+  if (!name || is_usable(isa_from_string(*name).value())) return {};
+  std::vector<std::string> usable;
+  for (const Isa isa : usable_isas()) usable.emplace_back(to_string(isa));
+  return usage_error("--isa is \"{}\", which this processor has not; it has {}", *name,
+                     join(usable, ", "));
 }
 
 Result<std::vector<BenchShape>> wanted_shapes(const Arguments& arguments, const std::string& what,
@@ -150,13 +180,7 @@ Result<std::vector<BenchShape>> wanted_shapes(const Arguments& arguments, const 
 
 Result<BenchRequest> request_from(const Arguments& arguments, const std::string& what) {
   BenchRequest request;
-  const auto cores = static_cast<std::int64_t>(usable_processors().size());
-  NIBBLE_ASSIGN_OR_RETURN(const auto threads, arguments.integer("--threads", 1));
-  if (threads.value_or(1) > kMostThreadsEach * cores) {
-    return usage_error("--threads is {}; give at most {}, {} for each of the {} processors",
-                       *threads, kMostThreadsEach * cores, kMostThreadsEach, cores);
-  }
-  request.threads = static_cast<int>(threads.value_or(cores));
+  NIBBLE_ASSIGN_OR_RETURN(request.threads, bench_threads(arguments));
   if (arguments.has("--hot") && arguments.has("--cold")) {
     return usage_error("--hot and --cold exclude each other; give one");
   }
@@ -166,15 +190,7 @@ Result<BenchRequest> request_from(const Arguments& arguments, const std::string&
   request.row_seconds = seconds.value_or(1);
   NIBBLE_ASSIGN_OR_RETURN(const auto seed, arguments.integer("--seed", 0));
   request.seed = static_cast<std::uint64_t>(seed.value_or(1));
-  if (const auto name = arguments.text("--isa")) {
-    request.isa = isa_from_string(*name).value();
-    if (!is_usable(request.isa)) {
-      std::vector<std::string> usable;
-      for (const Isa isa : usable_isas()) usable.emplace_back(to_string(isa));
-      return usage_error("--isa is \"{}\", which this processor has not; it has {}", *name,
-                         join(usable, ", "));
-    }
-  }
+  if (const auto name = arguments.text("--isa")) request.isa = isa_from_string(*name).value();
   return request;
 }
 
@@ -202,12 +218,15 @@ void print_json(const BenchReport& report, const Arguments& arguments) {
   fmt::print("{}\n", json.dump());
 }
 
-Result<int> run(const Arguments& arguments) {
+Result<int> execute_bench(const Arguments& arguments) {
   if (arguments.has("--json") && arguments.has("--csv")) {
     return usage_error("--json and --csv exclude each other; give one");
   }
   const std::string what = arguments.text("WHAT").value_or("");
   NIBBLE_RETURN_IF_ERROR(check_applicable(arguments, what));
+  NIBBLE_RETURN_IF_ERROR(check_isa(arguments));
+  if (what == "step") return run_bench_step(arguments);
+  if (what == "perplexity") return run_bench_perplexity(arguments);
   NIBBLE_ASSIGN_OR_RETURN(BenchRequest request, request_from(arguments, what));
   std::vector<std::string> notes;
   NIBBLE_ASSIGN_OR_RETURN(request.shapes, wanted_shapes(arguments, what, notes));
@@ -241,40 +260,41 @@ std::vector<OptionDef> shape_options() {
                      .help = std::move(help),
                      .default_text = fmt::format("{}", value)};
   };
-  return {{.name = "--format",
-           .value = "FORMAT",
-           .kind = ValueKind::kChoice,
-           .help = "number format of the weights",
-           .default_text = "nvfp4",
-           .choices = {"nvfp4", "mxfp4", "bf16"}},
-          {.name = "--activations",
-           .value = "FORMAT",
-           .kind = ValueKind::kChoice,
-           .help = "number format of the activations",
-           .default_text = "bf16 and int8; with --model the checkpoint's",
-           .choices = {"bf16", "int8", "nvfp4"}},
-          number("--n", "output features of a matrix; of a layer, the intermediate size", kN),
-          number("--k", "input features of a matrix; of a layer, the hidden size", kK),
-          number("--experts", "matrices; 1 is an ordinary product", kExperts),
-          number("--top-k", "experts that a token meets", kTopK),
-          {.name = "--tokens",
-           .value = "LIST",
-           .kind = ValueKind::kIntegerList,
-           .help = "tokens of a run: 1,8,64 or 1..256 (powers of two)",
-           .default_text = "1,4,64"},
-          {.name = "--model",
-           .value = "NAME|FILE|DIR",
-           .kind = ValueKind::kModel,
-           .help = "the model's own matrices on one rank"},
-          {.name = "--tp",
-           .value = "N",
-           .kind = ValueKind::kInteger,
-           .help = "ranks that the model is split over",
-           .default_text = "1"},
-          {.name = "--shapes",
-           .value = "FILE",
-           .kind = ValueKind::kFile,
-           .help = "shapes chosen beforehand (nibble.shapes/1)"}};
+  return {
+      {.name = "--format",
+       .value = "FORMAT",
+       .kind = ValueKind::kChoice,
+       .help = "number format of the weights",
+       .default_text = "nvfp4",
+       .choices = {"nvfp4", "mxfp4", "bf16"}},
+      {.name = "--activations",
+       .value = "FORMAT",
+       .kind = ValueKind::kChoice,
+       .help = "number format of the activations",
+       .default_text = "bf16 and int8; with --model the checkpoint's; of step and perplexity fp32",
+       .choices = {"bf16", "int8", "nvfp4", "fp32"}},
+      number("--n", "output features of a matrix; of a layer, the intermediate size", kN),
+      number("--k", "input features of a matrix; of a layer, the hidden size", kK),
+      number("--experts", "matrices; 1 is an ordinary product", kExperts),
+      number("--top-k", "experts that a token meets", kTopK),
+      {.name = "--tokens",
+       .value = "LIST",
+       .kind = ValueKind::kIntegerList,
+       .help = "tokens of a run: 1,8,64 or 1..256 (powers of two)",
+       .default_text = "1,4,64"},
+      {.name = "--model",
+       .value = "NAME|FILE|DIR",
+       .kind = ValueKind::kModel,
+       .help = "the model's own matrices on one rank"},
+      {.name = "--tp",
+       .value = "N",
+       .kind = ValueKind::kInteger,
+       .help = "ranks that the model is split over",
+       .default_text = "1"},
+      {.name = "--shapes",
+       .value = "FILE",
+       .kind = ValueKind::kFile,
+       .help = "shapes chosen beforehand (nibble.shapes/1)"}};
 }
 
 std::vector<OptionDef> run_options() {
@@ -310,6 +330,7 @@ std::vector<OptionDef> run_options() {
 CommandDef bench_command() {
   std::vector<OptionDef> options = shape_options();
   for (OptionDef& option : run_options()) options.push_back(std::move(option));
+  for (OptionDef& option : bench_model_options()) options.push_back(std::move(option));
   return {
       .name = "bench",
       .summary = "what this machine can do at most, and how near the kernels come to it",
@@ -318,26 +339,32 @@ CommandDef bench_command() {
           "holds "
           "the 4-bit kernels against them. Without arguments: the roofs and a small table, in less "
           "than a minute. \"roof\" measures the roofs for every number of threads, \"gemm\" "
-          "products, \"moe\" whole mixture-of-experts layers.\n\n"
+          "products, \"moe\" whole mixture-of-experts layers; \"step\" the decode step of the "
+          "engine behind `nibble serve` with a checkpoint, operation by operation, and "
+          "\"perplexity\" how well that checkpoint foretells a text.\n\n"
           "Each kernel is checked against a double-precision reference before it is timed. Runs "
           "alternate with the roof, so that both see the same machine; the median of the pairs is "
           "reported with its 95 % interval. A row above 100 % of its roof is an error (status 1), "
           "but on a busy machine only marked. "
           "The roofs are kept under the XDG cache for \"analyze --machine this\".",
       .options = std::move(options),
-      .examples = {{"nibble bench", "roofs and a first table"},
-                   {"nibble bench roof", "roofs for every number of threads"},
-                   {"nibble bench gemm --model glm-5-nvfp4 --tp 8 --tokens 1,8,64",
-                    "the matrices of GLM-5 on one of eight ranks"},
-                   {"nibble bench moe --experts 32 --top-k 4 --n 768 --k 2048 --activations int8",
-                    "a whole layer"}},
-      .run = run,
+      .examples =
+          {{"nibble bench", "roofs and a first table"},
+           {"nibble bench roof", "roofs for every number of threads"},
+           {"nibble bench gemm --model glm-5-nvfp4 --tp 8 --tokens 1,8,64",
+            "the matrices of GLM-5 on one of eight ranks"},
+           {"nibble bench moe --experts 32 --top-k 4 --n 768 --k 2048 --activations int8",
+            "a whole layer"},
+           {"nibble bench step --model DIR --concurrency 1,4,16",
+            "the engine's decode step beside its floor; without --model of the embedded model"},
+           {"nibble bench perplexity --text book.txt", "bits per character of the embedded model"}},
+      .run = execute_bench,
       .operands = {{.name = "WHAT",
                     .value = "WHAT",
                     .kind = ValueKind::kChoice,
                     .help = "what to measure",
                     .default_text = "roofs and a small table",
-                    .choices = {"roof", "gemm", "moe"}}}};
+                    .choices = {"roof", "gemm", "moe", "step", "perplexity"}}}};
 }
 
 }  // namespace nibble::cli

@@ -7,6 +7,7 @@
 #include "cli/inspect.h"
 #include "cli/load.h"
 #include "cli/mock.h"
+#include "cli/serve.h"
 #include "cli/watch.h"
 #include "diagnose/case.h"
 #include "machine/spec.h"
@@ -17,8 +18,8 @@ namespace {
 
 std::vector<CommandDef> make_commands() {
   std::vector<CommandDef> list = {analyze_command(), bench_command(), inspect_command(),
-                                  load_command(),    mock_command(),  watch_command(),
-                                  doctor_command()};
+                                  serve_command(),   load_command(),  mock_command(),
+                                  watch_command(),   doctor_command()};
   for (CommandDef& command : documentation_commands(list)) list.push_back(std::move(command));
   return list;
 }

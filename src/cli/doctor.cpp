@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/json_parts.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -91,16 +92,6 @@ void add_permissions(const Probe& probe, Table& table) {
   }
 }
 
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
-
-Json strings(const std::vector<std::string>& texts) {
-  Json list = Json::array();
-  for (const std::string& text : texts) list.push(text);
-  return list;
-}
-
 Json gpu_json(const GpuStatus& gpu) {
   return Json::object()
       .set("index", gpu.index)
@@ -112,7 +103,7 @@ Json gpu_json(const GpuStatus& gpu) {
       .set("max_sm_mhz", gpu.max_sm_mhz)
       .set("pcie", text_or_null(gpu.pcie))
       .set("gpm", gpu.gpm)
-      .set("missing", strings(gpu.missing));
+      .set("missing", string_list(gpu.missing));
 }
 
 Json library_json(const LibraryStatus& library) {
@@ -131,7 +122,7 @@ Json cpu_json(const CpuStatus& cpu) {
       .set("cores", cpu.cores)
       .set("memory_gb", cpu.memory_gb > 0 ? Json(cpu.memory_gb) : Json())
       .set("last_level_cache_mb", cpu.last_level_cache_mb)
-      .set("isa", strings(cpu.isa));
+      .set("isa", string_list(cpu.isa));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ bool installed(const std::string& program) {
 }
 
 // What the shells find hard: quotes, brackets, colons, backslashes, a leading full stop.
-std::vector<CommandDef> sample() {
+std::vector<CommandDef> sample_commands() {
   return {{.name = "paint",
            .summary = "paints [a wall]: it's \"fresh\"",
            .description = ".first a full stop\n\n'then an apostrophe and a \\ backslash",
@@ -88,7 +88,7 @@ class Generated : public ::testing::Test {
   std::vector<std::string> complete(const std::vector<std::string>& words,
                                     const std::vector<std::string>& files = {}) const {
     const std::string script =
-        write("nibble.bash", completion_script(Shell::kBash, sample(), kNames));
+        write("nibble.bash", completion_script(Shell::kBash, sample_commands(), kNames));
     const std::filesystem::path folder = directory_ / "folder";
     std::filesystem::create_directory(folder);
     for (const std::string& file : files) std::ofstream(folder / file) << "x";
@@ -164,7 +164,7 @@ TEST_F(Generated, BashCompletesThisProgram) {
 TEST_F(Generated, ZshReadsTheScript) {
   if (!installed("zsh")) GTEST_SKIP() << "zsh is not installed";
   for (const auto& [name, list] :
-       {std::pair{"sample", sample()}, {"real", {commands().begin(), commands().end()}}}) {
+       {std::pair{"sample", sample_commands()}, {"real", {commands().begin(), commands().end()}}}) {
     const std::string path = write(name, completion_script(Shell::kZsh, list, kNames));
     // Loads the script as a user would, and completes nothing: no message may appear.
     const Output output = run_shell("zsh -n " + path + " && zsh -f -c 'autoload -U compinit; " +
@@ -177,7 +177,8 @@ TEST_F(Generated, ZshReadsTheScript) {
 // Types into an interactive zsh and waits for the one completion that each line has.
 TEST_F(Generated, ZshCompletesWhatIsTyped) {
   if (!installed("zsh")) GTEST_SKIP() << "zsh is not installed";
-  const std::string path = write("_nibble", completion_script(Shell::kZsh, sample(), kNames));
+  const std::string path =
+      write("_nibble", completion_script(Shell::kZsh, sample_commands(), kNames));
   std::string script =
       "zmodload zsh/zpty; zpty z zsh -f -i\n"
       "zpty -w z 'PS1=; stty columns 300; autoload -U compinit; compinit -u -d " +
@@ -199,7 +200,8 @@ TEST_F(Generated, ZshCompletesWhatIsTyped) {
 
 TEST_F(Generated, FishOffersCommandsOptionsAndValues) {
   if (!installed("fish")) GTEST_SKIP() << "fish is not installed";
-  const std::string path = write("nibble.fish", completion_script(Shell::kFish, sample(), kNames));
+  const std::string path =
+      write("nibble.fish", completion_script(Shell::kFish, sample_commands(), kNames));
   const auto offers = [&](const std::string& line) {
     const Output output =
         run_shell("HOME=" + directory_.string() + " fish --no-config -c 'source " + path +
@@ -220,8 +222,8 @@ TEST_F(Generated, FishOffersCommandsOptionsAndValues) {
 
 TEST_F(Generated, TheManualPageHasNoWarnings) {
   if (!installed("man")) GTEST_SKIP() << "man is not installed";
-  for (const auto& [name, list] :
-       {std::pair{"sample.1", sample()}, {"real.1", {commands().begin(), commands().end()}}}) {
+  for (const auto& [name, list] : {std::pair{"sample.1", sample_commands()},
+                                   {"real.1", {commands().begin(), commands().end()}}}) {
     const std::string path = write(name, man_page(list));
     const Output output = run_shell("man --warnings -E UTF-8 -l -Tutf8 -Z " + path + " >/dev/null");
     EXPECT_EQ(output.status, 0);
@@ -231,7 +233,7 @@ TEST_F(Generated, TheManualPageHasNoWarnings) {
 
 TEST_F(Generated, TheManualPageShowsTextAsItIs) {
   if (!installed("man")) GTEST_SKIP() << "man is not installed";
-  const std::string path = write("sample.1", man_page(sample()));
+  const std::string path = write("sample.1", man_page(sample_commands()));
   const Output output =
       run_shell("MANWIDTH=500 MANPAGER=cat LC_ALL=C.UTF-8 man -l " + path + " | col -bx");
   for (const char* text :

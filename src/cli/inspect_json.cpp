@@ -1,20 +1,11 @@
 // The nibble.inspect/1 document (docs/schemas/nibble.inspect.1.json). Every member is always there;
 // what is not known is null.
+#include "base/json_parts.h"
 #include "base/text.h"
 #include "cli/inspect.h"
 
 namespace nibble::cli {
 namespace {
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
-
-Json strings(const std::vector<std::string>& texts) {
-  Json list = Json::array();
-  for (const std::string& text : texts) list.push(text);
-  return list;
-}
 
 Json number_or_null(std::optional<float> value) {
   return value ? Json(static_cast<double>(*value)) : Json();
@@ -64,7 +55,7 @@ Json scope_json(const CheckpointReport& report) {
                   .set("parameters", row.parameters)
                   .set("bytes", row.bytes)
                   .set("with_input_scale", row.with_input_scale)
-                  .set("examples", strings(row.examples)));
+                  .set("examples", string_list(row.examples)));
   }
   return list;
 }
@@ -76,7 +67,7 @@ Json ignored_json(const CheckpointReport& report) {
                   .set("reason", ignored.reason)
                   .set("tensors", ignored.tensors)
                   .set("bytes", ignored.bytes)
-                  .set("examples", strings(ignored.examples)));
+                  .set("examples", string_list(ignored.examples)));
   }
   return list;
 }
@@ -116,7 +107,7 @@ Json faults_json(const CheckpointReport& report) {
                   .set("id", fault.id)
                   .set("sentence", fault.sentence)
                   .set("count", fault.count)
-                  .set("examples", strings(fault.examples)));
+                  .set("examples", string_list(fault.examples)));
   }
   return list;
 }
@@ -141,7 +132,7 @@ Json inspect_document(const CheckpointReport& report) {
       .set("name", report.name)
       .set("architecture", text_or_null(report.architecture))
       .set("claim", text_or_null(report.claim))
-      .set("dialects", strings(report.dialects))
+      .set("dialects", string_list(report.dialects))
       .set("tensors", report.tensors)
       .set("bytes", report.bytes)
       .set("parameters", parameters_json(report))

@@ -127,7 +127,7 @@ Result<int> finish(const LoadFlags& flags, const drive::RunOutcome& outcome, Row
   return 0;
 }
 
-Result<int> run(const Arguments& arguments) {
+Result<int> execute_load(const Arguments& arguments) {
   NIBBLE_ASSIGN_OR_RETURN(LoadFlags flags, load_flags_from(arguments));
   NIBBLE_RETURN_IF_ERROR(check_outputs(flags.outputs));
   NIBBLE_ASSIGN_OR_RETURN(RowsFile rows, RowsFile::make(flags.outputs));
@@ -216,7 +216,7 @@ CommandDef load_command() {
            {"nibble load --dataset-name custom --dataset-path prompts.jsonl --num-prompts 500 "
             "--save-result --result-dir results",
             "a file's prompts all at once, as vLLM's benchmark sends them"}},
-      .run = run};
+      .run = execute_load};
 }
 
 }  // namespace nibble::cli

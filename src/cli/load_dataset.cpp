@@ -261,11 +261,12 @@ load::TokenTools token_tools(const std::optional<text::Tokenizer>& tokenizer,
   load::TokenTools tools;
   tools.send_ids = wire.token_ids;
   tools.tokens_per_word = std::clamp(wire.tokens_per_word.value_or(1), 0.1, 100.0);
-  if (!tokenizer) return tools;
   // A small vocabulary has its own limits; in a larger one the range fits as it is.
-  const auto size = static_cast<std::int32_t>(std::min<std::size_t>(tokenizer->size(), INT32_MAX));
-  tools.end_id = std::max(1, std::min(tools.end_id, size));
+  std::int64_t end = std::min<std::int64_t>(tools.end_id, wire.vocabulary.value_or(tools.end_id));
+  if (tokenizer) end = std::min(end, static_cast<std::int64_t>(tokenizer->size()));
+  tools.end_id = static_cast<std::int32_t>(std::max<std::int64_t>(1, end));
   tools.first_id = std::min(tools.first_id, tools.end_id / 2);
+  if (!tokenizer) return tools;
   tools.count = [tokenizer, chat](std::string_view text) {
     const auto ids = tokenizer->encode(text, {.add_special = !chat});
     // Only texts beyond all bounds are refused.
@@ -292,7 +293,9 @@ Result<DatasetMaker> dataset_maker(const DatasetFlags& flags,
               "the server refuses token ids, which --dataset-name random-ids sends; "
               "give random");
         }
-        if (wire.token_ids == expected.token_ids && (exact || !wire.tokens_per_word)) return made;
+        const bool as_expected =
+            wire.token_ids == expected.token_ids && (of_file || !wire.vocabulary);
+        if (as_expected && (exact || !wire.tokens_per_word)) return made;
         return make_dataset(flags, token_tools(tokenizer, wire, chat));
       });
 }

@@ -6,11 +6,10 @@
 #include "base/file.h"
 #include "base/testing.h"
 #include "cli/load_flags.h"
+#include "cli/load_flags_fixture.h"
 
 namespace nibble::cli {
 namespace {
-
-using Words = std::vector<std::string>;
 
 struct Read {
   Arguments arguments;
@@ -27,13 +26,9 @@ Result<Read> read(const Words& words, std::string_view backend = "vllm") {
   return read;
 }
 
-std::string fault(const Words& words, std::string_view backend = "vllm") {
+std::string dataset_fault(const Words& words, std::string_view backend = "vllm") {
   const auto result = read(words, backend);
   return result.ok() ? "" : result.error().message;
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 drive::Target target_of(std::string_view backend) {
@@ -79,7 +74,8 @@ TEST(LoadDataset, LengthsByAllTheirNames) {
   const auto general = read({"--input-len", "10", "--output-len", "20"});
   EXPECT_EQ(general->flags.random.input_len, 10);
   EXPECT_EQ(general->flags.random.output_len, 20);
-  EXPECT_TRUE(contains(fault({"--input-len", "10", "--random-input-len", "10"}), "give one"));
+  EXPECT_TRUE(
+      contains(dataset_fault({"--input-len", "10", "--random-input-len", "10"}), "give one"));
   for (const char* text : {"0", "-1", "x", "1e3", "99999999999999999999"}) {
     EXPECT_FALSE(read({std::string("--random-input-len=") + text}).ok()) << text;
   }
@@ -106,7 +102,7 @@ TEST(LoadDataset, SharedPrefixesByBothNames) {
 }
 
 TEST(LoadDataset, OptionsOfAnotherDatasetAreRefused) {
-  EXPECT_EQ(fault({"--gsp-num-groups", "3"}),
+  EXPECT_EQ(dataset_fault({"--gsp-num-groups", "3"}),
             "--gsp-num-groups does not apply to --dataset-name random; leave it out");
   EXPECT_FALSE(
       read({"--dataset-name", "sharegpt", "--dataset-path", "x", "--input-len", "5"}).ok());
@@ -115,9 +111,9 @@ TEST(LoadDataset, OptionsOfAnotherDatasetAreRefused) {
 }
 
 TEST(LoadDataset, FilesNeedAPath) {
-  EXPECT_EQ(fault({"--dataset-name", "sharegpt"}),
+  EXPECT_EQ(dataset_fault({"--dataset-name", "sharegpt"}),
             "--dataset-name sharegpt needs --dataset-path; nothing is downloaded");
-  EXPECT_TRUE(contains(fault({"--dataset-path", "x"}), "--dataset-name is missing"));
+  EXPECT_TRUE(contains(dataset_fault({"--dataset-path", "x"}), "--dataset-name is missing"));
   const auto noted = read({"--dataset-name", "random", "--dataset-path", "x"});
   ASSERT_TRUE(noted.ok());
   ASSERT_EQ(noted->notes.size(), 1u);
@@ -142,9 +138,9 @@ TEST(LoadDataset, LengthsOfFiles) {
 
 TEST(LoadDataset, RandomIdsNeedABackendThatTakesThem) {
   EXPECT_TRUE(read({"--dataset-name", "random-ids"}, "sglang").ok());
-  EXPECT_TRUE(contains(fault({"--dataset-name", "random-ids"}, "openai-chat"),
+  EXPECT_TRUE(contains(dataset_fault({"--dataset-name", "random-ids"}, "openai-chat"),
                        "--backend openai-chat does not take"));
-  EXPECT_TRUE(contains(fault({"--dataset-name", "random-ids", "--no-token-ids"}, "sglang"),
+  EXPECT_TRUE(contains(dataset_fault({"--dataset-name", "random-ids", "--no-token-ids"}, "sglang"),
                        "--no-token-ids rules out"));
 }
 
@@ -248,6 +244,18 @@ TEST(LoadDataset, WithoutATokenizerNothingCounts) {
   const load::TokenTools tools = token_tools(std::nullopt, {.tokens_per_word = 1e9}, true);
   EXPECT_FALSE(tools.count);
   EXPECT_EQ(tools.tokens_per_word, 100);  // what a dataset takes at most
+}
+
+TEST(LoadDataset, IdsAreOfTheServersVocabulary) {
+  load::TokenTools tools =
+      token_tools(std::nullopt, {.token_ids = true, .vocabulary = 4096}, false);
+  EXPECT_EQ(tools.first_id, 1000);
+  EXPECT_EQ(tools.end_id, 4096);
+  tools = token_tools(std::nullopt, {.token_ids = true, .vocabulary = 1}, false);
+  EXPECT_EQ(tools.first_id, 0);
+  EXPECT_EQ(tools.end_id, 1);
+  tools = token_tools(std::nullopt, {.token_ids = true, .vocabulary = 150'000}, false);
+  EXPECT_EQ(tools.end_id, 30'000);
 }
 
 }  // namespace

@@ -1,12 +1,9 @@
 #include "cli/mock.h"
 
-#include <cerrno>
-#include <csignal>
 #include <fmt/core.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include "base/units.h"
+#include "cli/end_signal.h"
 #include "mock/mock.h"
 #include "net/loop.h"
 
@@ -39,37 +36,6 @@ Result<> take_times(const Arguments& arguments, MockScript& script) {
   return take_distribution(arguments, "--output-tokens", script.output_tokens, tokens);
 }
 
-// Blocks the signals that end the command, and waits for one of them.
-class EndSignal {
- public:
-  EndSignal() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    // Before any thread starts: all of them inherit it, and only wait() takes the signal.
-    ::pthread_sigmask(SIG_BLOCK, &set, &before_);
-    descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC);
-  }
-  ~EndSignal() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  EndSignal(const EndSignal&) = delete;
-  EndSignal& operator=(const EndSignal&) = delete;
-
-  // Returns when a signal came.
-  void wait() const {
-    signalfd_siginfo info = {};
-    while (::read(descriptor_, &info, sizeof info) != sizeof info && errno == EINTR) {
-    }
-  }
-
- private:
-  sigset_t before_ = {};
-  int descriptor_ = -1;
-};
-
 std::string summary(const mock::MockStats& stats) {
   const mock::ErrorSnapshot& error = stats.error;
   auto time = [](Nanoseconds span) { return format_time_us(static_cast<double>(span) * 1e-3); };
@@ -81,7 +47,7 @@ std::string summary(const mock::MockStats& stats) {
                             time(error.p50), time(error.p99), time(error.late_max));
 }
 
-Result<int> run(const Arguments& arguments) {
+Result<int> execute_mock(const Arguments& arguments) {
   if (arguments.has("--json")) {
     NIBBLE_ASSIGN_OR_RETURN(const MockScript script, script_from_arguments(arguments));
     fmt::print("{}\n", to_json(script).dump());
@@ -102,7 +68,7 @@ Result<int> run(const Arguments& arguments) {
   }
   // As many as there may be; fewer are enough for most, so that a refusal is no failure.
   static_cast<void>(net::allow_descriptors(kMostStreams));
-  const EndSignal signal;
+  const EndSignal signal;  // before any thread starts
   NIBBLE_ASSIGN_OR_RETURN(mock::RunningMock running, start_mock(std::move(script), options));
   fmt::print("nibble mock listens on {}\n", running.url());
   std::fflush(stdout);
@@ -227,7 +193,7 @@ CommandDef mock_command() {
                         "any port, times that vary, at most 32 running"},
                        {"nibble mock --script faults.json --truth truth.jsonl",
                         "a script, and what it did"}},
-          .run = run};
+          .run = execute_mock};
 }
 
 }  // namespace nibble::cli

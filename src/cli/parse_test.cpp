@@ -10,7 +10,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-CommandDef sample() {
+CommandDef sample_command() {
   return {.name = "paint",
           .summary = "paints",
           .options = {{.name = "--model", .value = "NAME|FILE", .kind = ValueKind::kModel},
@@ -24,7 +24,7 @@ CommandDef sample() {
 }
 
 Arguments parse(const Words& words) {
-  const Result<Arguments> result = parse_arguments(sample(), words);
+  const Result<Arguments> result = parse_arguments(sample_command(), words);
   EXPECT_TRUE(result.ok()) << result.error().message;
   return result.ok() ? *result : Arguments{};
 }
@@ -36,7 +36,7 @@ std::string fault(const CommandDef& command, const Words& words) {
   return result.error().message;
 }
 std::string fault(const Words& words) {
-  return fault(sample(), words);
+  return fault(sample_command(), words);
 }
 
 TEST(Parse, NothingGivenIsNothing) {
@@ -124,7 +124,7 @@ TEST(Parse, WordsWithoutAnOptionAreRefused) {
 }
 
 TEST(Parse, OperandsAreKeptByName) {
-  CommandDef command = sample();
+  CommandDef command = sample_command();
   command.operands = {{.name = "SHELL",
                        .value = "SHELL",
                        .kind = ValueKind::kChoice,
@@ -142,7 +142,7 @@ TEST(Parse, OperandsAreKeptByName) {
 TEST(Parse, JsonAndHelpAreAdded) {
   EXPECT_TRUE(parse({"--json"}).has("--json"));
   EXPECT_TRUE(parse({"-h"}).has("--help"));
-  CommandDef without = sample();
+  CommandDef without = sample_command();
   without.json = false;
   EXPECT_NE(fault(without, {"--json"}), "");
 }

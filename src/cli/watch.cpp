@@ -18,11 +18,11 @@
 namespace nibble::cli {
 namespace {
 
-std::atomic<bool> interrupted = false;
+std::atomic<bool> stop_asked = false;
 static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler may set it
 
 extern "C" void on_end_signal(int) {
-  interrupted = true;
+  stop_asked = true;
 }
 
 // Draws over the table before it on a terminal; elsewhere tables follow each other.
@@ -34,7 +34,7 @@ class Screen {
     if (terminal_ && lines_ > 0) text = fmt::format("\x1b[{}A\x1b[J", lines_);
     text += table;
     if (!terminal_) text += '\n';
-    fault_ = telemetry::write_all(STDOUT_FILENO, text, interrupted);
+    fault_ = telemetry::write_all(STDOUT_FILENO, text, stop_asked);
     lines_ = std::count(table.begin(), table.end(), '\n');
     return !fault_;
   }
@@ -84,9 +84,9 @@ Result<telemetry::WatchOptions> options_from(const Arguments& arguments) {
   return options;
 }
 
-Result<int> run(const Arguments& arguments) {
+Result<int> execute_watch(const Arguments& arguments) {
   NIBBLE_ASSIGN_OR_RETURN(const telemetry::WatchOptions options, options_from(arguments));
-  interrupted = false;
+  stop_asked = false;
   struct sigaction action = {};
   action.sa_handler = on_end_signal;
   for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
@@ -98,7 +98,7 @@ Result<int> run(const Arguments& arguments) {
             fmt::print(stderr, "nibble watch listens on {}:{}\n", options.listen->host, port);
           }};
   NIBBLE_ASSIGN_OR_RETURN(const telemetry::WatchOutcome outcome,
-                          telemetry::watch(options, interrupted, events));
+                          telemetry::watch(options, stop_asked, events));
   if (options.table) return finish(screen, outcome.health);
   if (arguments.has("--json")) fmt::print("{}\n", outcome.document.dump());
   return 0;
@@ -176,7 +176,7 @@ CommandDef watch_command() {
                    {"nibble watch --listen 0.0.0.0:9753",
                     "for Prometheus, and for `nibble load --telemetry` on another host"},
                    {"nibble watch --duration 10 --json", "ten seconds as one document"}},
-      .run = run};
+      .run = execute_watch};
 }
 
 }  // namespace nibble::cli

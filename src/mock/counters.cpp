@@ -8,51 +8,17 @@
 namespace nibble::mock {
 namespace {
 
-// The buckets of vLLM's histograms of the same names (vllm/v1/metrics/loggers.py).
-constexpr std::array kTtftBounds = {0.001, 0.005, 0.01, 0.02,  0.04,  0.06,  0.08, 0.1,
-                                    0.25,  0.5,   0.75, 1.0,   2.5,   5.0,   7.5,  10.0,
-                                    20.0,  40.0,  80.0, 160.0, 640.0, 2560.0};
-constexpr std::array kItlBounds = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,  0.3,  0.4, 0.5,
-                                   0.75, 1.0,   2.5,  5.0,   7.5, 10.0, 20.0, 40.0, 80.0};
-constexpr std::array kRequestBounds = {0.3,  0.5,   0.8,   1.0,   1.5,   2.0,    2.5,
-                                       5.0,  10.0,  15.0,  20.0,  30.0,  40.0,   50.0,
-                                       60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
-
-// Divided, so that 60 ms are 0.06 as written and fall into the bucket that ends there.
-constexpr double exact_seconds(Nanoseconds span) {
-  return static_cast<double>(span) / 1e9;
-}
+using api::exact_seconds;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
 }  // namespace
 
-void SecondsHistogram::add(Nanoseconds span, std::uint64_t times) {
-  const double value = exact_seconds(span);
-  const auto bucket = static_cast<std::size_t>(
-      std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin());
-  buckets_[bucket].fetch_add(times, kRelaxed);
-  sum_.fetch_add(span * static_cast<Nanoseconds>(times), kRelaxed);
-}
-
-void SecondsHistogram::append(std::string& page, std::string_view name,
-                              std::string_view labels) const {
-  const std::string_view comma = labels.empty() ? "" : ",";
-  std::uint64_t below = 0;
-  page += fmt::format("# TYPE {} histogram\n", name);
-  for (std::size_t bucket = 0; bucket <= bounds_.size(); ++bucket) {
-    below += buckets_[bucket].load(kRelaxed);
-    const std::string bound =
-        bucket < bounds_.size() ? fmt::format("{}", bounds_[bucket]) : std::string("+Inf");
-    page += fmt::format("{}_bucket{{{}{}le=\"{}\"}} {}\n", name, labels, comma, bound, below);
-  }
-  const std::string braces = labels.empty() ? "" : fmt::format("{{{}}}", labels);
-  page += fmt::format("{}_sum{} {}\n", name, braces, exact_seconds(sum_.load(kRelaxed)));
-  page += fmt::format("{}_count{} {}\n", name, braces, below);
-}
-
 Counters::Counters()
-    : ttft_(kTtftBounds), itl_(kItlBounds), end_to_end_(kRequestBounds), queue_(kRequestBounds) {}
+    : ttft_(api::kTtftBounds),
+      itl_(api::kItlBounds),
+      end_to_end_(api::kRequestBounds),
+      queue_(api::kRequestBounds) {}
 
 void Counters::admit(std::int64_t prompt_tokens, std::int64_t cached_tokens, Nanoseconds queued) {
   prompt_tokens_.fetch_add(prompt_tokens, kRelaxed);
@@ -107,8 +73,8 @@ void WriteErrors::reset() {
 // Writes a page line by line; a friend of Counters so that these need no accessor a page.
 class PageWriter {
  public:
-  PageWriter(const MockScript& script, const Counters& counters, Occupancy now)
-      : script_(script), counters_(counters), now_(now) {}
+  PageWriter(std::string labels, const MockScript& script, const Counters& counters, Occupancy now)
+      : script_(script), counters_(counters), now_(now), page_(std::move(labels)) {}
 
   std::string vllm();
   std::string sglang();
@@ -116,7 +82,9 @@ class PageWriter {
 
  private:
   void line(std::string_view type, std::string_view name, double value,
-            std::string_view more_labels = "");
+            std::string_view more_labels = "") {
+    page_.line(type, name, value, more_labels);
+  }
   double kv_usage() const {
     return static_cast<double>(counters_.held_tokens_.load()) /
            static_cast<double>(script_.kv_capacity_tokens);
@@ -129,24 +97,10 @@ class PageWriter {
   const MockScript& script_;
   const Counters& counters_;
   Occupancy now_;
-  std::string labels_;
-  std::string page_;
-  std::string typed_;  // the name whose TYPE line was written last
+  api::MetricsPage page_;
 };
 
-void PageWriter::line(std::string_view type, std::string_view name, double value,
-                      std::string_view more_labels) {
-  if (typed_ != name) page_ += fmt::format("# TYPE {} {}\n", name, type);
-  typed_ = name;
-  std::string labels = labels_;
-  if (!labels.empty() && !more_labels.empty()) labels += ",";
-  labels += more_labels;
-  const std::string braces = labels.empty() ? "" : fmt::format("{{{}}}", labels);
-  page_ += fmt::format("{}{} {}\n", name, braces, value);
-}
-
 std::string PageWriter::vllm() {
-  labels_ = fmt::format("engine=\"0\",model_name={}", Json(script_.model).dump(0));
   line("gauge", "vllm:num_requests_running", static_cast<double>(now_.running));
   line("gauge", "vllm:num_requests_waiting", static_cast<double>(now_.waiting));
   line("gauge", "vllm:num_requests_waiting_by_reason", static_cast<double>(now_.waiting),
@@ -163,15 +117,14 @@ std::string PageWriter::vllm() {
     line("counter", "vllm:request_success_total", value(counters_.ended_[reason]),
          fmt::format("finished_reason=\"{}\"", kReasons[reason]));
   }
-  counters_.ttft_.append(page_, "vllm:time_to_first_token_seconds", labels_);
-  counters_.itl_.append(page_, "vllm:inter_token_latency_seconds", labels_);
-  counters_.end_to_end_.append(page_, "vllm:e2e_request_latency_seconds", labels_);
-  counters_.queue_.append(page_, "vllm:request_queue_time_seconds", labels_);
-  return std::move(page_);
+  page_.histogram("vllm:time_to_first_token_seconds", counters_.ttft_);
+  page_.histogram("vllm:inter_token_latency_seconds", counters_.itl_);
+  page_.histogram("vllm:e2e_request_latency_seconds", counters_.end_to_end_);
+  page_.histogram("vllm:request_queue_time_seconds", counters_.queue_);
+  return page_.take();
 }
 
 std::string PageWriter::sglang() {
-  labels_ = fmt::format("model_name={}", Json(script_.model).dump(0));
   const double prompt = value(counters_.prompt_tokens_);
   const double ended = value(counters_.ended_[0]) + value(counters_.ended_[1]);
   line("gauge", "sglang:num_running_reqs", static_cast<double>(now_.running));
@@ -186,10 +139,10 @@ std::string PageWriter::sglang() {
   line("counter", "sglang:generation_tokens_total", value(counters_.generation_tokens_));
   line("counter", "sglang:cached_tokens_total", value(counters_.cached_tokens_));
   line("counter", "sglang:num_requests_total", ended);
-  counters_.ttft_.append(page_, "sglang:time_to_first_token_seconds", labels_);
-  counters_.itl_.append(page_, "sglang:inter_token_latency_seconds", labels_);
-  counters_.end_to_end_.append(page_, "sglang:e2e_request_latency_seconds", labels_);
-  return std::move(page_);
+  page_.histogram("sglang:time_to_first_token_seconds", counters_.ttft_);
+  page_.histogram("sglang:inter_token_latency_seconds", counters_.itl_);
+  page_.histogram("sglang:e2e_request_latency_seconds", counters_.end_to_end_);
+  return page_.take();
 }
 
 std::string PageWriter::llamacpp() {
@@ -211,12 +164,18 @@ std::string PageWriter::llamacpp() {
   line("gauge", "llamacpp:kv_cache_tokens", value(counters_.held_tokens_));
   line("gauge", "llamacpp:requests_processing", static_cast<double>(now_.running));
   line("gauge", "llamacpp:requests_deferred", static_cast<double>(now_.waiting));
-  return std::move(page_);
+  return page_.take();
 }
 
 std::string metrics_page(MetricsStyle style, const MockScript& script, const Counters& counters,
                          Occupancy now) {
-  PageWriter writer(script, counters, now);
+  const std::string model = Json(script.model).dump(0);
+  const bool vllm = style == MetricsStyle::kVllm;
+  const bool sglang = style == MetricsStyle::kSglang;
+  PageWriter writer(vllm     ? fmt::format("engine=\"0\",model_name={}", model)
+                    : sglang ? fmt::format("model_name={}", model)
+                             : std::string(),
+                    script, counters, now);
   switch (style) {
     case MetricsStyle::kVllm:
       return writer.vllm();

@@ -9,31 +9,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 
+#include "api/metrics_page.h"
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "mock/script.h"
 
 namespace nibble::mock {
-
-// A Prometheus histogram of seconds. Its buckets are fixed, and any thread may add.
-class SecondsHistogram {
- public:
-  // Upper bounds, ascending, at most kMostBounds of them; +Inf is added.
-  explicit SecondsHistogram(std::span<const double> bounds) : bounds_(bounds) {}
-  void add(Nanoseconds span, std::uint64_t times = 1);
-  // The lines of the text format; `labels` stands in the braces before "le".
-  void append(std::string& page, std::string_view name, std::string_view labels) const;
-
- private:
-  static constexpr std::size_t kMostBounds = 31;
-
-  std::span<const double> bounds_;
-  std::array<std::atomic<std::uint64_t>, kMostBounds + 1> buckets_ = {};
-  std::atomic<Nanoseconds> sum_ = 0;
-};
 
 enum class Finish : std::uint8_t { kLength, kStop, kAbort };
 
@@ -70,10 +53,10 @@ class Counters {
   std::atomic<Nanoseconds> prefill_time_ = 0;
   std::atomic<Nanoseconds> decode_time_ = 0;
   std::array<std::atomic<std::int64_t>, 3> ended_ = {};
-  SecondsHistogram ttft_;
-  SecondsHistogram itl_;
-  SecondsHistogram end_to_end_;
-  SecondsHistogram queue_;
+  api::SecondsHistogram ttft_;
+  api::SecondsHistogram itl_;
+  api::SecondsHistogram end_to_end_;
+  api::SecondsHistogram queue_;
 };
 
 struct ErrorSnapshot {

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "mock/test_time.h"
+
 namespace nibble::mock {
 namespace {
-
-constexpr Nanoseconds kMs = 1'000'000;
 
 bool has_line(const std::string& page, const std::string& line) {
   return ("\n" + page).find("\n" + line + "\n") != std::string::npos;

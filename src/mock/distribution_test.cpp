@@ -8,7 +8,7 @@ namespace {
 
 constexpr DistributionRange kRange{0, 1000};
 
-Distribution parsed(std::string_view text) {
+Distribution parsed_distribution(std::string_view text) {
   const auto result = parse_distribution(text, kRange);
   EXPECT_TRUE(result.ok()) << text;
   return result.ok() ? *result : Distribution{};
@@ -34,15 +34,15 @@ Moments moments(const Distribution& distribution, int draws = 40'000) {
 }
 
 TEST(MockDistribution, FormsOfAFlag) {
-  EXPECT_EQ(parsed("50"), Distribution::constant(50));
-  EXPECT_EQ(parsed("uniform:40..60"),
+  EXPECT_EQ(parsed_distribution("50"), Distribution::constant(50));
+  EXPECT_EQ(parsed_distribution("uniform:40..60"),
             (Distribution{.kind = DistributionKind::kUniform, .first = 40, .second = 60}));
-  EXPECT_EQ(parsed("uniform:40,60"), parsed("uniform:40..60"));
-  EXPECT_EQ(parsed("gamma:10,5"),
+  EXPECT_EQ(parsed_distribution("uniform:40,60"), parsed_distribution("uniform:40..60"));
+  EXPECT_EQ(parsed_distribution("gamma:10,5"),
             (Distribution{.kind = DistributionKind::kGamma, .first = 10, .second = 5}));
-  EXPECT_EQ(parsed("exponential:3"),
+  EXPECT_EQ(parsed_distribution("exponential:3"),
             (Distribution{.kind = DistributionKind::kExponential, .first = 3}));
-  EXPECT_EQ(parsed("list:1,2,3"),
+  EXPECT_EQ(parsed_distribution("list:1,2,3"),
             (Distribution{.kind = DistributionKind::kList, .list = {1, 2, 3}}));
 }
 
@@ -56,7 +56,7 @@ TEST(MockDistribution, RefusesWhatIsNoDistribution) {
 TEST(MockDistribution, JsonAndBack) {
   for (const char* text : {"50", "uniform:40..60", "normal:50,5", "lognormal:50,5", "gamma:10,5",
                            "exponential:3", "list:1,2,3"}) {
-    const Distribution distribution = parsed(text);
+    const Distribution distribution = parsed_distribution(text);
     const auto again = distribution_from_json(to_json(distribution), "x", kRange);
     ASSERT_TRUE(again.ok()) << text;
     EXPECT_EQ(*again, distribution) << text;
@@ -80,14 +80,14 @@ TEST(MockDistribution, MomentsAreThoseThatWereAskedFor) {
        {Case{"uniform:40..60", 50, 20 / std::sqrt(12.0)}, Case{"normal:50,5", 50, 5},
         Case{"lognormal:50,20", 50, 20}, Case{"gamma:10,5", 10, 5}, Case{"gamma:10,20", 10, 20},
         Case{"exponential:3", 3, 3}}) {
-    const Moments found = moments(parsed(each.text));
+    const Moments found = moments(parsed_distribution(each.text));
     EXPECT_NEAR(found.mean, each.mean, each.stddev / 40) << each.text;
     EXPECT_NEAR(found.stddev, each.stddev, each.stddev / 15) << each.text;
   }
 }
 
 TEST(MockDistribution, ListsAreReplayed) {
-  const Distribution list = parsed("list:5,6,7");
+  const Distribution list = parsed_distribution("list:5,6,7");
   Random random(1);
   for (std::uint64_t position = 0; position < 7; ++position) {
     EXPECT_EQ(list.at(random, position), 5 + static_cast<double>(position % 3));

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "mock/test_time.h"
+
 namespace nibble::mock {
 namespace {
-
-constexpr Nanoseconds kMs = 1'000'000;
 
 MockScript script_with(double ttft_ms, double itl_ms) {
   MockScript script;

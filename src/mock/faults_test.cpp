@@ -3,7 +3,6 @@
 #include <thread>
 
 #include "mock/mock.h"
-#include "mock/test_client.h"
 #include "mock/test_server.h"
 
 namespace nibble::mock {

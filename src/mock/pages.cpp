@@ -18,7 +18,7 @@ struct Route {
 
 Page models(Shared& shared) {
   const std::array models = {api::ModelInfo{shared.script.model, shared.script.max_model_len}};
-  return {.body = api::models_body(models, unix_seconds())};
+  return {.body = api::models_body(models, api::unix_seconds())};
 }
 
 Page nothing(Shared&) {

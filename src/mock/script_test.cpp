@@ -8,13 +8,13 @@
 namespace nibble::mock {
 namespace {
 
-Result<MockScript> parsed(std::string_view text) {
+Result<MockScript> parsed_script(std::string_view text) {
   NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(text, "s.json"));
   return parse_script(json, "s.json");
 }
 
 std::string fault_of(std::string_view text) {
-  const auto result = parsed(text);
+  const auto result = parsed_script(text);
   return result.ok() ? "" : result.error().message;
 }
 
@@ -42,13 +42,13 @@ constexpr std::string_view kEverything = R"({
   "metrics_style": "sglang", "kv_capacity_tokens": 1000})";
 
 TEST(MockScriptFile, EmptyIsTheDefault) {
-  const auto script = parsed("{}");
+  const auto script = parsed_script("{}");
   ASSERT_TRUE(script.ok());
   EXPECT_EQ(to_json(*script), to_json(MockScript{}));
 }
 
 TEST(MockScriptFile, EveryFieldIsReadAndWritten) {
-  const auto script = parsed(kEverything);
+  const auto script = parsed_script(kEverything);
   ASSERT_TRUE(script.ok()) << script.error().message;
   const Json written = to_json(*script);
   const auto given = Json::parse(kEverything, "s.json");
@@ -98,13 +98,13 @@ TEST(MockScriptFile, RefusesWhatCannotBe) {
         R"({"faults": [{"kind": "truncate", "every": 1}], "sse": {"framing": "close"}})",
         R"({"metrics_style": "tgi"})",
         R"({"text": {"chunk_bytes": 1e9}})"}) {
-    EXPECT_FALSE(parsed(text).ok()) << text;
+    EXPECT_FALSE(parsed_script(text).ok()) << text;
   }
   std::string many = R"({"faults": [)";
   for (int fault = 0; fault < 65; ++fault) {
     many += (fault == 0 ? "" : ",") + std::string(R"({"kind":"reset","every":2})");
   }
-  EXPECT_FALSE(parsed(many + "]}").ok());
+  EXPECT_FALSE(parsed_script(many + "]}").ok());
 }
 
 TEST(MockScriptFile, IsLoadedFromADisk) {

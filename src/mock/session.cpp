@@ -28,7 +28,7 @@ class Session {
         plan_(plan_request(
             script_, index,
             {.prompt_tokens = request.prompt_tokens, .max_tokens = request.asked.max_tokens})),
-        answer_(script_, request, plan_, unix_seconds()),
+        answer_(script_, request, plan_, api::unix_seconds()),
         stream_(script_, plan_, answer_),
         streams_(request.asked.stream && script_.stream.mode != StreamMode::kBody),
         cuts_(script_.sse.cut_bytes > 0 || script_.sse.cut_characters),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cerrno>
-#include <chrono>
 
 #include "base/check.h"
 #include "base/descriptor.h"
@@ -21,12 +20,6 @@ Error cannot_write(const std::filesystem::path& path) {
 }
 
 }  // namespace
-
-std::int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 Shared::Shared(MockScript given_script, MockOptions given_options)
     : script(std::move(given_script)),

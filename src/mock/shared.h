@@ -23,8 +23,6 @@
 
 namespace nibble::mock {
 
-std::int64_t unix_seconds();  // since 1970, for what answers say of themselves
-
 // The place of a request in the queue. `start` is written once, before the waiter is woken.
 struct QueueTicket {
   std::uint64_t id = 0;

@@ -11,12 +11,15 @@
 #include <thread>
 #include <vector>
 
+#include "api/test_client.h"
 #include "mock/mock.h"
-#include "mock/test_client.h"
+#include "mock/test_time.h"
 
 namespace nibble::mock {
 
-inline constexpr Nanoseconds kMs = 1'000'000;
+using api::Answer;
+using api::TestClient;
+using api::TokenArrival;
 
 inline MockScript quick(double ttft_ms = 5, double itl_ms = 1) {
   MockScript script;

@@ -24,6 +24,12 @@
 
 namespace nibble::net {
 
+// The body of an answer that the server gives by itself.
+struct OwnAnswer {
+  std::string type;  // Content-Type
+  std::string body;
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";  // an address, or "localhost"
   int port = 0;                    // 0: any that is free
@@ -33,6 +39,9 @@ struct ServerOptions {
   Nanoseconds request_timeout = 60'000'000'000;  // from a request's first byte to its last
   std::filesystem::path certificate_file;        // PEM chain; empty: plain HTTP
   std::filesystem::path key_file;                // PEM
+  // Puts the sentence that refuses a request (400, 408, 413, ...) into the form of the server's
+  // other errors; none: plain text.
+  std::function<OwnAnswer(int status, std::string_view sentence)> refusal;
 };
 
 struct ServerRequest {
@@ -89,6 +98,9 @@ class ResponseWriter {
   // The peer has closed or reset the connection; known within moments, also while the handler
   // sleeps.
   bool peer_gone() const;
+  // Called once when that becomes known, on this connection's loop; forgotten when the handler has
+  // ended. For handlers that wait for something of their own.
+  void when_gone(std::function<void()> call);
   // True: the time has come. False, at once: the peer is gone, or the server stops for good.
   boost::asio::awaitable<bool> sleep_until(Nanoseconds time);
 

@@ -9,7 +9,7 @@ namespace {
 
 using Step = ResponseParser::Step;
 
-struct Case {
+struct ParserCase {
   const char* text;
   int status;
   const char* body;
@@ -17,7 +17,7 @@ struct Case {
   bool ends_by_close;
 };
 
-constexpr Case kCases[] = {
+constexpr ParserCase kCases[] = {
     {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, "hello", true, false},
     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
      "5\r\nhello\r\nA;name=\"v\"\r\n0123456789\r\n0\r\nX: y\r\n\r\n",
@@ -34,7 +34,7 @@ constexpr Case kCases[] = {
 
 // Every answer cut at every byte: the same body, and done at its last byte, not before.
 TEST(ResponseParser, CutAnywhere) {
-  for (const Case& test : kCases) {
+  for (const ParserCase& test : kCases) {
     const std::string_view text = test.text;
     for (std::size_t cut = 0; cut < text.size(); ++cut) {
       ResponseParser parser({});
@@ -55,7 +55,7 @@ TEST(ResponseParser, CutAnywhere) {
 }
 
 TEST(ResponseParser, EndsEarlyAnywhere) {
-  for (const Case& test : kCases) {
+  for (const ParserCase& test : kCases) {
     const std::string_view text = test.text;
     const std::size_t head_end = text.find("\r\n\r\n") + 4;
     for (std::size_t cut = 0; cut < text.size(); ++cut) {

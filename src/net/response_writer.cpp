@@ -142,6 +142,10 @@ bool ResponseWriter::peer_gone() const {
   return connection_.gone;
 }
 
+void ResponseWriter::when_gone(std::function<void()> call) {
+  connection_.when_gone = std::move(call);
+}
+
 asio::awaitable<bool> ResponseWriter::sleep_until(Nanoseconds time) {
   if (connection_.gone) co_return false;
   connection_.sleeper.expires_at(time_point_of(time));

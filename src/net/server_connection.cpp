@@ -3,6 +3,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
+#include <utility>
 
 #include "base/check.h"
 #include "net/server_state.h"
@@ -53,6 +54,7 @@ void Connection::lose() {
   readable_.notify_all();
   drained_.notify_all();
   sleeper.cancel();
+  if (when_gone) std::exchange(when_gone, nullptr)();
 }
 
 void Connection::break_off() {
@@ -156,9 +158,11 @@ asio::awaitable<void> Connection::refuse(std::shared_ptr<Connection> self, int s
                                          std::string sentence) {
   ++self->server->refused;
   ResponseWriter writer(*self, false, false, false);
-  Headers headers = {{"Content-Type", "text/plain; charset=utf-8"}};
-  sentence += "\n";
-  co_await writer.respond(status, std::move(headers), std::move(sentence));
+  const auto& form = self->server->options.refusal;
+  OwnAnswer answer = form ? form(status, sentence)
+                          : OwnAnswer{"text/plain; charset=utf-8", std::move(sentence) + "\n"};
+  Headers headers = {{"Content-Type", std::move(answer.type)}};
+  co_await writer.respond(status, std::move(headers), std::move(answer.body));
 }
 
 asio::awaitable<bool> Connection::answer(std::shared_ptr<Connection> self, RequestParser* parser) {
@@ -172,6 +176,7 @@ asio::awaitable<bool> Connection::answer(std::shared_ptr<Connection> self, Reque
   ++self->server->requests;
   asio::awaitable<void> handling = self->server->handler(std::move(request), writer);
   co_await std::move(handling);
+  self->when_gone = nullptr;
   const bool more = co_await writer.end();
   co_return more;
 }

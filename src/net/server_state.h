@@ -60,7 +60,8 @@ struct Connection {
   std::size_t loop_index;
   std::shared_ptr<Loops::Loop> loop;
   std::shared_ptr<Stream> stream;
-  asio::steady_timer sleeper;  // of the handler
+  asio::steady_timer sleeper;       // of the handler
+  std::function<void()> when_gone;  // of the handler
   bool gone = false;
   bool idle = false;  // between requests: nothing is lost by closing
 

@@ -37,14 +37,14 @@ Events parse(const std::vector<std::string_view>& pieces) {
   return events;
 }
 
-struct Case {
+struct SseCase {
   const char* name;
   std::string text;
   Events events;
 };
 
 // Expected events by hand from the WHATWG grammar (HTML standard, 9.2.5 and 9.2.6).
-std::vector<Case> cases() {
+std::vector<SseCase> cases() {
   return {
       {"one event", "data: a\n\n", {{"", "a", ""}}},
       {"two events", "data: a\n\ndata: b\n\n", {{"", "a", ""}, {"", "b", ""}}},
@@ -110,11 +110,11 @@ std::vector<Case> cases() {
 }
 
 TEST(Sse, Grammar) {
-  for (const Case& test : cases()) EXPECT_EQ(parse({test.text}), test.events) << test.name;
+  for (const SseCase& test : cases()) EXPECT_EQ(parse({test.text}), test.events) << test.name;
 }
 
 TEST(Sse, CutOnceAnywhere) {
-  for (const Case& test : cases()) {
+  for (const SseCase& test : cases()) {
     const std::string_view text = test.text;
     for (std::size_t cut = 0; cut <= text.size(); ++cut) {
       EXPECT_EQ(parse({text.substr(0, cut), text.substr(cut)}), test.events)
@@ -124,7 +124,7 @@ TEST(Sse, CutOnceAnywhere) {
 }
 
 TEST(Sse, CutTwiceAnywhere) {
-  for (const Case& test : cases()) {
+  for (const SseCase& test : cases()) {
     const std::string_view text = test.text;
     for (std::size_t first = 0; first <= text.size(); ++first) {
       for (std::size_t second = first; second <= text.size(); ++second) {
@@ -138,7 +138,7 @@ TEST(Sse, CutTwiceAnywhere) {
 }
 
 TEST(Sse, ByteByByte) {
-  for (const Case& test : cases()) {
+  for (const SseCase& test : cases()) {
     std::vector<std::string_view> bytes;
     for (std::size_t i = 0; i < test.text.size(); ++i) {
       bytes.push_back(std::string_view(test.text).substr(i, 1));

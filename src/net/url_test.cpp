@@ -8,7 +8,7 @@ namespace nibble::net {
 namespace {
 
 TEST(Url, Parts) {
-  struct Case {
+  struct UrlCase {
     const char* text;
     bool tls;
     const char* host;
@@ -16,7 +16,7 @@ TEST(Url, Parts) {
     const char* path;
     const char* authority;
   };
-  const Case cases[] = {
+  const UrlCase cases[] = {
       {"http://host", false, "host", 80, "", "host"},
       {"HTTP://host/", false, "host", 80, "", "host"},
       {"https://host", true, "host", 443, "", "host"},
@@ -28,7 +28,7 @@ TEST(Url, Parts) {
       {"http://[fe80::1]:1/a", false, "fe80::1", 1, "/a", "[fe80::1]:1"},
       {"http://my_host:65535", false, "my_host", 65535, "", "my_host:65535"},
   };
-  for (const Case& test : cases) {
+  for (const UrlCase& test : cases) {
     const Result<Url> url = parse_url(test.text);
     ASSERT_TRUE(url.ok()) << test.text << ": " << url.error().message;
     EXPECT_EQ(url->tls, test.tls) << test.text;

@@ -16,7 +16,7 @@ namespace {
 
 using boost::asio::awaitable;
 
-constexpr Nanoseconds kCheckPeriod = 1'000'000'000;
+constexpr Nanoseconds kRemotePeriod = 1'000'000'000;
 constexpr Nanoseconds kClockPeriod = 10'000'000'000;
 constexpr int kClockQuestions = 8;
 constexpr Nanoseconds kReconnectAfter = 1'000'000'000;
@@ -50,7 +50,7 @@ class RemoteSource : public Source, private net::BodySink {
   }
 
   SourceInfo info() const override {
-    return {"remote " + where_, "remote " + where_, kCheckPeriod};
+    return {"remote " + where_, "remote " + where_, kRemotePeriod};
   }
 
   std::vector<SignalId> signals() const override {

@@ -38,6 +38,17 @@ constexpr std::array kNames = {
     NameRow{"vllm", "vllm:gpu_prefix_cache_queries", "server.prefix_queries"},
     NameRow{"vllm", "vllm:request_success", "server.finished"},
 
+    // Our own: vLLM's words.
+    NameRow{"nibble", "nibble:num_requests_running", "server.running"},
+    NameRow{"nibble", "nibble:num_requests_waiting", "server.waiting"},
+    NameRow{"nibble", "nibble:kv_cache_usage_perc", "server.kv_usage", Combine::kMax},
+    NameRow{"nibble", "nibble:num_preemptions", "server.preemptions"},
+    NameRow{"nibble", "nibble:generation_tokens", "server.generation_tokens"},
+    NameRow{"nibble", "nibble:prompt_tokens", "server.prompt_tokens"},
+    NameRow{"nibble", "nibble:prefix_cache_hits", "server.prefix_hits"},
+    NameRow{"nibble", "nibble:prefix_cache_queries", "server.prefix_queries"},
+    NameRow{"nibble", "nibble:request_success", "server.finished"},
+
     NameRow{"sglang", "sglang:num_running_reqs", "server.running"},
     NameRow{"sglang", "sglang:num_queue_reqs", "server.waiting"},
     NameRow{"sglang", "sglang:token_usage", "server.kv_usage", Combine::kMax},
@@ -83,6 +94,9 @@ constexpr std::array kHistograms = {
     HistogramRow{"vllm", "vllm:request_prefill_time_seconds", "prefill_time"},
     HistogramRow{"vllm", "vllm:request_decode_time_seconds", "decode_time"},
     HistogramRow{"vllm", "vllm:iteration_tokens_total", "iteration_tokens"},
+    HistogramRow{"nibble", "nibble:time_to_first_token_seconds", "ttft"},
+    HistogramRow{"nibble", "nibble:inter_token_latency_seconds", "itl"},
+    HistogramRow{"nibble", "nibble:e2e_request_latency_seconds", "e2e"},
     HistogramRow{"sglang", "sglang:time_to_first_token_seconds", "ttft"},
     HistogramRow{"sglang", "sglang:inter_token_latency_seconds", "itl"},
     HistogramRow{"sglang", "sglang:e2e_request_latency_seconds", "e2e"},

@@ -1,5 +1,5 @@
-// What an inference server says of itself, under one set of names: vLLM, SGLang, TensorRT-LLM and
-// llama.cpp each have their own.
+// What an inference server says of itself, under one set of names: vLLM, SGLang, TensorRT-LLM,
+// llama.cpp and nibble serve each have their own.
 //
 //   const ServerReading reading = read_server_metrics(body);
 //   reading.engine;                        // "vllm"
@@ -19,7 +19,8 @@
 namespace nibble::telemetry {
 
 struct ServerReading {
-  std::string engine;  // "vllm", "sglang", "trtllm", "llamacpp"; "" when no name was known
+  std::string
+      engine;  // "vllm", "nibble", "sglang", "trtllm", "llamacpp"; "" when no name was known
   std::map<std::string, double, std::less<>> values;         // by the names of server_signals()
   std::map<std::string, std::string, std::less<>> names;     // the server's own name of each
   std::map<std::string, Histogram, std::less<>> histograms;  // "ttft", "itl", "queue_time", ...

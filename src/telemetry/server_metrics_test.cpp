@@ -57,6 +57,39 @@ TEST(ServerMetrics, VllmUnderItsOldNames) {
   EXPECT_EQ(reading.values, expected);
 }
 
+TEST(ServerMetrics, NibbleServe) {
+  const ServerReading reading = read_server_metrics(R"(# TYPE nibble:num_requests_running gauge
+nibble:num_requests_running{model_name="m"} 3
+nibble:num_requests_waiting{model_name="m"} 5
+nibble:kv_cache_usage_perc{model_name="m"} 0.25
+nibble:prefix_cache_queries_total{model_name="m"} 1000
+nibble:prefix_cache_hits_total{model_name="m"} 791
+nibble:num_preemptions_total{model_name="m"} 2
+nibble:prompt_tokens_total{model_name="m"} 1001
+nibble:generation_tokens_total{model_name="m"} 100
+nibble:nonfinite_logits_total{model_name="m"} 0
+nibble:request_success_total{model_name="m",finished_reason="stop"} 50
+nibble:request_success_total{model_name="m",finished_reason="length"} 7
+nibble:time_to_first_token_seconds_bucket{model_name="m",le="0.1"} 3
+nibble:time_to_first_token_seconds_bucket{model_name="m",le="+Inf"} 3
+nibble:time_to_first_token_seconds_sum{model_name="m"} 0.2
+nibble:time_to_first_token_seconds_count{model_name="m"} 3
+)");
+  EXPECT_EQ(reading.engine, "nibble");
+  const Values expected = {{"server.running", 3},
+                           {"server.waiting", 5},
+                           {"server.kv_usage", 0.25},
+                           {"server.preemptions", 2},
+                           {"server.generation_tokens", 100},
+                           {"server.prompt_tokens", 1001},
+                           {"server.prefix_queries", 1000},
+                           {"server.prefix_hits", 791},
+                           {"server.finished", 57}};
+  EXPECT_EQ(reading.values, expected);
+  EXPECT_EQ(reading.histograms.at("ttft").count, 3);
+  EXPECT_TRUE(reading.faults.empty());
+}
+
 // Ranks of tensor parallelism report the same requests; ranks of data parallelism have their own.
 TEST(ServerMetrics, SglangCountsRanksOnce) {
   const ServerReading reading = read_server_metrics(R"(

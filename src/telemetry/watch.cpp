@@ -10,7 +10,7 @@
 namespace nibble::telemetry {
 namespace {
 
-constexpr Nanoseconds kCheckPeriod = 1'000'000'000;
+constexpr Nanoseconds kHealthPeriod = 1'000'000'000;
 
 // The store forgets what is older than its retention, and a window needs samples before and after
 // it: the last minute of an hour is for them.
@@ -67,7 +67,7 @@ Result<WatchOutcome> watch(const WatchOptions& options, const std::atomic<bool>&
     window.end = monotonic_now();
     if (window.end >= next_check) {
       telemetry.sampler->health();  // marks what hangs
-      next_check = window.end + kCheckPeriod;
+      next_check = window.end + kHealthPeriod;
     }
     if (window.end >= next_table) {
       if (show) show = events.show(watch_table(*telemetry.store, window.end, Style::for_stdout()));

@@ -60,22 +60,22 @@ TEST(ServerActivity, SaysWhatWaits) {
 
 TEST(WatchTable, ShowsDevicesRatesAndWhatIsMissing) {
   SampleStore store;
-  constexpr Nanoseconds kSecond = 1'000'000'000;
-  const Nanoseconds now = 100 * kSecond;
+  constexpr Nanoseconds kOneSecond = 1'000'000'000;
+  const Nanoseconds now = 100 * kOneSecond;
   const auto put = [&](const char* name, double value, Nanoseconds at) {
     store.add(store.declare({.name = name}), at, value);
   };
   put("gpu0.power", 445, now);
   put("gpu0.tensor_active", 0.2, now);
   put("gpu0.dram_active", 96, now);
-  put("gpu1.power", 80, now - 6 * kSecond);  // too old
+  put("gpu1.power", 80, now - 6 * kOneSecond);  // too old
   put("node7:9753/gpu0.power", 300, now);
   put("cpu.utilization", 37, now);
   put("server.running", 4, now);
   put("server.waiting", 0, now);
   const SignalId tokens =
       store.declare({.name = "server.generation_tokens", .kind = SignalKind::kCounter});
-  store.add(tokens, now - 2 * kSecond, 1000);
+  store.add(tokens, now - 2 * kOneSecond, 1000);
   store.add(tokens, now, 1500);
   for (int at = 0; at < 5; ++at) {
     store.set_unavailable(store.declare({.name = fmt::format("x{}.y", at)}), "no such call");

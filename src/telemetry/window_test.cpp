@@ -56,12 +56,12 @@ TEST(WindowOf, GaugesCountersAndReasons) {
   const SignalId counter = store.declare({.name = "c", .kind = SignalKind::kCounter});
   const SignalId none = store.declare({.name = "n"});
   store.set_unavailable(none, "not supported");
-  constexpr Nanoseconds kSecond = 1'000'000'000;
+  constexpr Nanoseconds kOneSecond = 1'000'000'000;
   for (int at = 0; at <= 4; ++at) {
-    store.add(gauge, at * kSecond, 100 + at);
-    store.add(counter, at * kSecond, at * 50);
+    store.add(gauge, at * kOneSecond, 100 + at);
+    store.add(counter, at * kOneSecond, at * 50);
   }
-  const std::vector<SignalWindow> windows = window_of(store, {1 * kSecond, 3 * kSecond});
+  const std::vector<SignalWindow> windows = window_of(store, {1 * kOneSecond, 3 * kOneSecond});
   ASSERT_EQ(windows.size(), 3U);
   EXPECT_EQ(windows[0].aggregate->n, 3U);
   EXPECT_EQ(windows[0].aggregate->mean, 102);

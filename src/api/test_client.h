@@ -1,6 +1,6 @@
-// A client for the tests of the mock: one request, all that came back of it, and when.
+// A client for tests of servers: one request, all that came back of it, and when.
 //
-//   TestClient client(mock.url());
+//   TestClient client(server.url());
 //   const Answer answer = client.ask("/v1/completions", R"({"prompt": "a", "stream": true})");
 #pragma once
 
@@ -14,12 +14,12 @@
 #include "net/http_client.h"
 #include "net/sse.h"
 
-namespace nibble::mock {
+namespace nibble::api {
 
 struct TokenArrival {
   Nanoseconds at = 0;
   std::optional<std::int64_t> tokens;
-  api::TextKind kind = api::TextKind::kContent;
+  TextKind kind = TextKind::kContent;
   std::string text;
 };
 
@@ -31,7 +31,7 @@ struct Answer {
   bool error_event = false;
   bool malformed = false;
   std::string text;  // of all arrivals
-  api::StreamEnd end;
+  StreamEnd end;
 
   Nanoseconds ttft() const { return arrivals.front().at - exchange.stamps.send_start; }
 };
@@ -71,7 +71,7 @@ class TestClient {
  private:
   class Sink final : public net::BodySink {
    public:
-    Sink(Answer& answer, api::Dialect dialect) : answer_(answer), reader_(dialect) {}
+    Sink(Answer& answer, Dialect dialect) : answer_(answer), reader_(dialect) {}
     bool on_bytes(std::string_view bytes, Nanoseconds received_at) override {
       answer_.body += bytes;
       static_cast<void>(
@@ -86,7 +86,7 @@ class TestClient {
    private:
     void take(const net::SseEvent& event, Nanoseconds at) {
       ++answer_.events;
-      const api::StreamItem& item = reader_.read(event.data, event.event);
+      const StreamItem& item = reader_.read(event.data, event.event);
       answer_.error_event |= item.is_error;
       answer_.malformed |= item.malformed;
       if (!item.bears_tokens) return;
@@ -97,7 +97,7 @@ class TestClient {
 
     Answer& answer_;
     net::SseParser parser_;
-    api::StreamReader reader_;
+    StreamReader reader_;
   };
 
   static net::HttpClient make(const net::Loops& loops, const std::string& url,
@@ -110,7 +110,7 @@ class TestClient {
   }
 
   boost::asio::awaitable<void> run(net::HttpRequest request, Answer& answer) {
-    const api::Dialect dialect = api::dialect_of_path(request.target).value_or(api::Dialect::kChat);
+    const Dialect dialect = dialect_of_path(request.target).value_or(Dialect::kChat);
     Sink sink(answer, dialect);
     answer.exchange = co_await client_.exchange(std::move(request), sink);
     sink.end(answer.exchange.stamps.end);
@@ -120,4 +120,4 @@ class TestClient {
   net::HttpClient client_;
 };
 
-}  // namespace nibble::mock
+}  // namespace nibble::api

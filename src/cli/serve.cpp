@@ -1,0 +1,370 @@
+#include "cli/serve.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fmt/core.h>
+#include <future>
+#include <thread>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "cli/embedded_model.h"
+#include "cli/end_signal.h"
+#include "cli/version.h"
+#include "engine/models/load.h"
+#include "machine/probe.h"
+#include "net/loop.h"
+#include "serve/model_folder.h"
+#include "serve/server.h"
+
+namespace nibble::cli {
+namespace {
+
+constexpr std::int64_t kMostFlagCount = 1'000'000;
+constexpr std::size_t kMostConnections = 100'000;
+constexpr std::size_t kMostApiKeyBytes = 4096;
+constexpr Nanoseconds kSignalGlance = 50'000'000;
+constexpr double kGigabyte = 1e9;
+constexpr auto kLongestStep = std::chrono::seconds(10);
+
+struct ServeFlags {
+  std::filesystem::path model;  // empty: the embedded one
+  std::string served_name;      // empty: the folder's
+  engine::EngineOptions engine;
+  engine::ModelOptions load;
+  serve::ServeOptions server;
+  std::optional<double> kv_cache_gb;
+};
+
+Nanoseconds nanoseconds_of(double span) {
+  return static_cast<Nanoseconds>(span * 1e9);
+}
+
+Result<> take_engine(const Arguments& arguments, engine::EngineOptions& options) {
+  struct Count {
+    const char* flag;
+    std::int64_t& value;
+  };
+  const Count counts[] = {{"--max-running-requests", options.max_running_requests},
+                          {"--max-num-batched-tokens", options.max_num_batched_tokens},
+                          {"--max-queued-requests", options.max_queued_requests},
+                          {"--max-model-len", options.max_model_len},
+                          {"--kv-blocks", options.kv_blocks},
+                          {"--block-size", options.block_tokens}};
+  for (const Count& count : counts) {
+    NIBBLE_ASSIGN_OR_RETURN(const auto given,
+                            arguments.integer(count.flag, 1, kMostFlagCount * 100));
+    if (given) count.value = *given;
+  }
+  NIBBLE_ASSIGN_OR_RETURN(const auto threads, arguments.integer("--threads", 1, 1024));
+  options.threads = static_cast<int>(threads.value_or(0));
+  options.prefix_caching = !arguments.has("--no-prefix-caching");
+  return {};
+}
+
+Result<std::string> key_from(const Arguments& arguments) {
+  const auto file = arguments.text("--api-key-file");
+  const auto variable = arguments.text("--api-key-env");
+  if (file && variable) {
+    return usage_error("--api-key-file and --api-key-env both name the key; give one");
+  }
+  std::string key;
+  if (file) {
+    NIBBLE_ASSIGN_OR_RETURN(key, read_file(*file, kMostApiKeyBytes));
+    key = trim(key);
+    if (key.empty()) return input_error("{} holds no key", printable(*file));
+  }
+  if (variable) {
+    const char* value = std::getenv(variable->c_str());
+    key = value == nullptr ? std::string() : std::string(trim(value));
+    if (key.empty()) return usage_error("the variable {} holds no key", printable(*variable));
+  }
+  return key;
+}
+
+Result<> take_server(const Arguments& arguments, serve::ServeOptions& options) {
+  options.host = arguments.text("--host").value_or(options.host);
+  NIBBLE_ASSIGN_OR_RETURN(const auto port, arguments.integer("--port", 0, 65535));
+  options.port = static_cast<int>(port.value_or(8000));
+  NIBBLE_ASSIGN_OR_RETURN(const auto loops, arguments.integer("--http-threads", 1, 64));
+  options.threads = static_cast<std::size_t>(loops.value_or(1));
+  NIBBLE_ASSIGN_OR_RETURN(options.api_key, key_from(arguments));
+  options.allow_origin = arguments.text("--allow-origin").value_or("");
+  constexpr double kDay = 86400;
+  NIBBLE_ASSIGN_OR_RETURN(const auto request, arguments.number("--request-timeout", 0, kDay));
+  NIBBLE_ASSIGN_OR_RETURN(const auto ready, arguments.number("--ready-timeout", 0.2, kDay));
+  NIBBLE_ASSIGN_OR_RETURN(const auto shutdown, arguments.number("--shutdown-timeout", 0, kDay));
+  if (request) options.request_timeout = nanoseconds_of(*request);
+  if (ready) options.ready_timeout = nanoseconds_of(*ready);
+  if (shutdown) options.shutdown_timeout = nanoseconds_of(*shutdown);
+  NIBBLE_ASSIGN_OR_RETURN(const auto body,
+                          arguments.integer("--max-body-bytes", 1, kMostFlagCount * 1000));
+  if (body) options.max_body_bytes = static_cast<std::size_t>(*body);
+  options.version = version();
+  return {};
+}
+
+Result<ServeFlags> serve_flags_from(const Arguments& arguments) {
+  ServeFlags flags;
+  flags.model = arguments.text("--model").value_or("");
+  flags.served_name = arguments.text("--served-model-name").value_or("");
+  NIBBLE_RETURN_IF_ERROR(take_engine(arguments, flags.engine));
+  NIBBLE_RETURN_IF_ERROR(take_server(arguments, flags.server));
+  if (const auto name = arguments.text("--kv-cache-dtype")) {
+    flags.load.kv_format = format_from_string(*name).value();
+  }
+  if (const auto name = arguments.text("--activations")) {
+    flags.load.activations = format_from_string(*name).value();
+  }
+  NIBBLE_ASSIGN_OR_RETURN(flags.kv_cache_gb,
+                          arguments.number("--kv-cache-memory", 0, 1e6, /*min_excluded=*/true));
+  if (flags.kv_cache_gb && flags.engine.kv_blocks != 0) {
+    return usage_error("--kv-cache-memory and --kv-blocks both size the KV cache; give one");
+  }
+  return flags;
+}
+
+Result<> size_cache(ServeFlags& flags, const engine::ModelInfo& model) {
+  if (!flags.kv_cache_gb) return {};
+  const double block = static_cast<double>(model.kv_bytes_per_token) *
+                       static_cast<double>(flags.engine.block_tokens);
+  const double blocks = *flags.kv_cache_gb * kGigabyte / block;
+  if (blocks < 1) {
+    return input_error("--kv-cache-memory is {} GB; one block of the KV cache takes {:.3g} GB",
+                       *flags.kv_cache_gb, block / kGigabyte);
+  }
+  flags.engine.kv_blocks = static_cast<std::int64_t>(std::min(blocks, 2147483647.0));
+  return {};
+}
+
+// The model with all its weights; the pool that packed them ends with the function.
+Result<std::unique_ptr<engine::Model>> load_model(const ServeFlags& flags,
+                                                  const std::filesystem::path& folder) {
+  const auto processors = static_cast<int>(usable_processors().size());
+  ThreadPool pool(flags.engine.threads == 0 ? processors : flags.engine.threads);
+  return engine::load_checkpoint_model(folder, flags.load, pool);
+}
+
+// The whole configuration: a line a value, or all as one line of JSON.
+void print_configuration(const Json& configuration, bool as_json) {
+  if (as_json) {
+    fmt::print("{}\n", configuration.dump(0));
+    return;
+  }
+  for (const auto& [part, values] : configuration.as_object()) {
+    if (!values.is_object()) continue;
+    for (const auto& [name, value] : values.as_object()) {
+      fmt::print("{:<7} {:<24} {}\n", part, name,
+                 value.is_string() ? value.as_string() : value.dump(0));
+    }
+  }
+}
+
+Json configuration_of(const ServeFlags& flags, const serve::ServedModel& model,
+                      const engine::Engine& engine, const std::string& url) {
+  const engine::ModelInfo& info = engine.model();
+  Json about = Json::object();
+  about.set("name", model.name).set("path", model.path).set("architecture", info.architecture);
+  about.set("vocabulary", info.vocabulary).set("max_context", info.max_context);
+  for (const auto& [name, value] : model.facts.as_object()) about.set(name, value);
+  about.set("kv_cache_bytes",
+            info.kv_bytes_per_token * engine.options().block_tokens * engine.options().kv_blocks);
+  return Json::object()
+      .set("url", url)
+      .set("model", std::move(about))
+      .set("engine", serve::to_json(engine.options()))
+      .set("server", serve::to_json(flags.server));
+}
+
+// A step that never ends must not keep the program.
+void stop_engine(engine::Engine& engine) {
+  std::promise<void> stopped;
+  std::thread stopping([&] {
+    engine.stop();
+    stopped.set_value();
+  });
+  if (stopped.get_future().wait_for(kLongestStep) != std::future_status::ready) {
+    fmt::print(stderr, "nibble: the engine's step does not end; the program ends without it\n");
+    std::fflush(nullptr);
+    std::_Exit(1);
+  }
+  stopping.join();
+}
+
+// One signal: no new answers, and those under way may end. Another, or the time: they are cut off.
+void serve_until_signal(EndSignal& signal, serve::Server& server, engine::Engine& engine,
+                        Nanoseconds patience) {
+  signal.wait();
+  server.drain();
+  const Nanoseconds deadline = monotonic_now() + patience;
+  while (!server.idle() && monotonic_now() < deadline) {
+    if (signal.wait_for(kSignalGlance)) break;
+  }
+  signal.let_through();  // a third ends the program as it would any other
+  stop_engine(engine);
+  server.stop();
+}
+
+std::string served_summary(const engine::EngineState& state) {
+  return fmt::format(
+      "served {} prompt tokens ({} of them from the prefix cache) and {} tokens of "
+      "answers in {} steps",
+      state.prompt_tokens, state.cached_prompt_tokens, state.generation_tokens, state.steps);
+}
+
+Result<int> execute_serve(const Arguments& arguments) {
+  NIBBLE_ASSIGN_OR_RETURN(ServeFlags flags, serve_flags_from(arguments));
+  EndSignal signal;  // before any thread starts
+  std::filesystem::path folder = flags.model;
+  if (folder.empty()) {
+    NIBBLE_ASSIGN_OR_RETURN(folder, unpack_embedded_model());
+    if (flags.served_name.empty()) flags.served_name = "nibble-tiny";
+  }
+  NIBBLE_ASSIGN_OR_RETURN(serve::ServedModel served, serve::load_served_model(folder));
+  if (!flags.served_name.empty()) served.name = flags.served_name;
+  served.facts = Json::object()
+                     .set("activations", to_string(flags.load.activations))
+                     .set("kv_cache_dtype", to_string(flags.load.kv_format));
+  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<engine::Model> model, load_model(flags, folder));
+  NIBBLE_RETURN_IF_ERROR(size_cache(flags, model->info()));
+  NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
+                          engine::Engine::start(std::move(model), flags.engine));
+  // As many as there may be; fewer are enough for most, so that a refusal is no failure.
+  static_cast<void>(net::allow_descriptors(kMostConnections));
+  NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<serve::Server> server,
+                          serve::Server::start(flags.server, *engine, served));
+  const bool as_json = arguments.has("--json");
+  print_configuration(configuration_of(flags, served, *engine, server->url()), as_json);
+  if (!as_json) fmt::print("nibble serve listens on {}\n", server->url());
+  std::fflush(stdout);
+  serve_until_signal(signal, *server, *engine, flags.server.shutdown_timeout);
+  if (!as_json) fmt::print("{}\n", served_summary(engine->state()));
+  return 0;
+}
+
+OptionDef count_option(const char* name, const char* help, const char* by_default,
+                       const char* group) {
+  return {.name = name,
+          .value = "N",
+          .kind = ValueKind::kInteger,
+          .help = help,
+          .default_text = by_default,
+          .group = group};
+}
+
+OptionDef seconds_option(const char* name, const char* help, const char* by_default) {
+  return {.name = name,
+          .value = "SECONDS",
+          .kind = ValueKind::kNumber,
+          .help = help,
+          .default_text = by_default};
+}
+
+std::vector<OptionDef> serving_options() {
+  return {
+      {.name = "--model",
+       .value = "DIR",
+       .kind = ValueKind::kDirectory,
+       .help = "the folder of a checkpoint, with its tokenizer",
+       .default_text = "the small model that is built in"},
+      {.name = "--served-model-name",
+       .value = "NAME",
+       .help = "what requests call it",
+       .default_text = "the folder's name"},
+      {.name = "--host",
+       .value = "ADDRESS",
+       .help = "the address to listen on; 0.0.0.0: all of this machine",
+       .default_text = "127.0.0.1"},
+      {.name = "--port",
+       .value = "N",
+       .kind = ValueKind::kInteger,
+       .help = "where to listen; 0: any port that is free",
+       .default_text = "8000"},
+      {.name = "--api-key-file",
+       .value = "FILE",
+       .kind = ValueKind::kFile,
+       .help = "ask for the key that is in this file"},
+      {.name = "--api-key-env",
+       .value = "VARIABLE",
+       .help = "ask for the key that is in this environment variable"},
+      {.name = "--allow-origin",
+       .value = "ORIGIN",
+       .help = "pages of this origin may ask from a browser; *: all"},
+      seconds_option("--request-timeout", "from a request to its last token; 0: no limit", "0"),
+      seconds_option("--ready-timeout",
+                     "without a sign of life of the engine, until /health/ready says 503", "30"),
+      seconds_option("--shutdown-timeout", "that answers under way have after SIGTERM or Ctrl-C",
+                     "30"),
+      {.name = "--max-body-bytes",
+       .value = "N",
+       .kind = ValueKind::kInteger,
+       .help = "the longest request",
+       .default_text = "16777216"},
+      {.name = "--http-threads",
+       .value = "N",
+       .kind = ValueKind::kInteger,
+       .help = "event loops; text is tokenized on them too",
+       .default_text = "1"}};
+}
+
+std::vector<OptionDef> engine_flags() {
+  const char* group = "The engine";
+  return {count_option("--max-running-requests", "sequences of one step", "64", group),
+          count_option("--max-num-batched-tokens", "tokens of one step, prompts in chunks", "256",
+                       group),
+          count_option("--max-queued-requests", "that wait; more are answered 503", "1024", group),
+          count_option("--max-model-len", "tokens of one request, prompt and output",
+                       "the model's own", group),
+          count_option("--kv-blocks", "blocks of the KV cache",
+                       "as 1024 tokens a running request need, in half of the memory", group),
+          {.name = "--kv-cache-memory",
+           .value = "GB",
+           .kind = ValueKind::kNumber,
+           .help = "size of the KV cache, instead of blocks",
+           .group = group},
+          count_option("--block-size", "tokens of a block", "16", group),
+          {.name = "--kv-cache-dtype",
+           .value = "FORMAT",
+           .kind = ValueKind::kChoice,
+           .help = "of keys and values",
+           .default_text = "fp32",
+           .choices = {"fp32", "bf16"},
+           .group = group},
+          {.name = "--activations",
+           .value = "FORMAT",
+           .kind = ValueKind::kChoice,
+           .help = "that meet 4-bit weights",
+           .default_text = "fp32",
+           .choices = {"bf16", "fp32", "int8", "nvfp4"},
+           .group = group},
+          {.name = "--no-prefix-caching", .help = "compute every prompt anew", .group = group},
+          count_option("--threads", "of the engine", "one a processor", group)};
+}
+
+}  // namespace
+
+CommandDef serve_command() {
+  std::vector<OptionDef> options = serving_options();
+  for (OptionDef& option : engine_flags()) options.push_back(std::move(option));
+  return {.name = "serve",
+          .summary = "serves a 4-bit MoE model on the CPU, with the OpenAI API",
+          .description =
+              "Serves /v1/chat/completions and /v1/completions, whole or streamed, with an exact "
+              "engine on this machine's processors (docs/serve.md). Without --model it serves the "
+              "small model that is built into the program.\n\n"
+              "The whole configuration is printed first, then the address once the server takes "
+              "requests; --json prints both as one line of JSON. Ctrl-C lets answers that are "
+              "under way end, a second one cuts them off.",
+          .options = std::move(options),
+          .examples = {{"nibble serve", "the built-in model on http://127.0.0.1:8000"},
+                       {"nibble serve --model models/Qwen3-30B-A3B-NVFP4 --kv-cache-dtype bf16",
+                        "a checkpoint, keys and values in two bytes"},
+                       {"nibble serve --host 0.0.0.0 --api-key-file key.txt",
+                        "for other machines, with a key"}},
+          .run = execute_serve};
+}
+
+}  // namespace nibble::cli
