@@ -154,17 +154,21 @@ Result<BenchReport> run_bench(const BenchRequest& request, const BenchProgress& 
   return report;
 }
 
+Json machine_json(const CpuStatus& cpu) {
+  Json isa = Json::array();
+  for (const std::string& name : cpu.isa) isa.push(name);
+  return Json::object()
+      .set("title", cpu.title)
+      .set("cores", cpu.cores)
+      .set("memory_gb", cpu.memory_gb)
+      .set("last_level_cache_mb", cpu.last_level_cache_mb)
+      .set("isa", std::move(isa));
+}
+
 Json to_json(const BenchReport& report) {
   Json json = Json::object();
   json.set("schema", "nibble.bench/1");
-  Json isa = Json::array();
-  for (const std::string& name : report.cpu.isa) isa.push(name);
-  json.set("machine", Json::object()
-                          .set("title", report.cpu.title)
-                          .set("cores", report.cpu.cores)
-                          .set("memory_gb", report.cpu.memory_gb)
-                          .set("last_level_cache_mb", report.cpu.last_level_cache_mb)
-                          .set("isa", std::move(isa)));
+  json.set("machine", machine_json(report.cpu));
   json.set("taken_unix_s", report.roofs.taken_unix_s);
   json.set("state", report.state);
   json.set("roofs", to_json(report.roofs.roofs));

@@ -46,6 +46,7 @@ using BenchProgress = std::function<void(std::string_view what, double rows)>;
 // with an error, and the others are measured all the same.
 Result<BenchReport> run_bench(const BenchRequest& request, const BenchProgress& progress);
 
+Json machine_json(const CpuStatus& cpu);  // `machine` of nibble.bench/1
 // nibble.bench/1; the caller adds its own version and command.
 Json to_json(const BenchReport& report);
 std::string to_csv(const std::vector<BenchRow>& rows);

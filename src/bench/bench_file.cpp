@@ -2,12 +2,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "bench/shapes_file.h"
 
 namespace nibble {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-constexpr NumberRange kCount{.min = 1, .max = 1 << 20};
+constexpr std::size_t kMostResultBytes = std::size_t{64} << 20;
 
 Result<BenchFileRow> read_row(const Json& json, const std::string& where) {
   ObjectReader reader(json, where);
@@ -21,12 +21,12 @@ Result<BenchFileRow> read_row(const Json& json, const std::string& where) {
   };
   row.shape.format = format("format");
   row.shape.activations = format("activations");
-  row.shape.experts = reader.require_integer("experts", kCount);
-  row.shape.top_k = reader.require_integer("top_k", kCount);
-  row.shape.n = reader.require_integer("n", kCount);
-  row.shape.k = reader.require_integer("k", kCount);
-  row.shape.tokens = {reader.require_integer("tokens", kCount)};
-  row.threads = static_cast<int>(reader.require_integer("threads", kCount));
+  row.shape.experts = reader.require_integer("experts", kShapeRange);
+  row.shape.top_k = reader.require_integer("top_k", kShapeRange);
+  row.shape.n = reader.require_integer("n", kShapeRange);
+  row.shape.k = reader.require_integer("k", kShapeRange);
+  row.shape.tokens = {reader.require_integer("tokens", kShapeRange)};
+  row.threads = static_cast<int>(reader.require_integer("threads", kShapeRange));
   row.cold = reader.boolean("cold").value_or(true);
   row.kernel = reader.require_string("kernel");
   row.time_us = reader.number("time_us", {.above = 0});
@@ -40,7 +40,7 @@ Result<BenchFileRow> read_row(const Json& json, const std::string& where) {
 }  // namespace
 
 Result<BenchFile> read_bench(const std::string& path) {
-  NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostBytes));
+  NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostResultBytes));
   NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(text, path));
   ObjectReader reader(json, path);
   BenchFile file{.path = path};

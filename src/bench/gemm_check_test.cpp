@@ -9,13 +9,13 @@
 namespace nibble {
 namespace {
 
-struct Scene {
+struct CheckScene {
   QuantizedBytes bytes = random_matrix(Format::kNvfp4, 40, 96, 3);
   QuantizedMatrix matrix = bytes.view();
   std::vector<float> x;
   std::vector<float> y;
 
-  Scene() {
+  CheckScene() {
     Random random(4);
     x = gaussian(random, 96);
     // Straight from the dequantized matrix, without the reference's own loop.
@@ -40,14 +40,14 @@ struct Scene {
 };
 
 TEST(CheckProduct, ARightResultPasses) {
-  const Scene scene;
+  const CheckScene scene;
   EXPECT_LT(product_error(scene.check(0, 40)), 1e-6);
   EXPECT_TRUE(check_product(scene.check(0, 40), "here").ok());
   EXPECT_TRUE(check_product(scene.check(30, 64), "here").ok());  // fewer rows are left
 }
 
 TEST(CheckProduct, AWrongValueFailsWithinTheRowsLookedAt) {
-  Scene scene;
+  CheckScene scene;
   scene.y[20] *= 1.001F;
   EXPECT_TRUE(check_product(scene.check(0, 20), "here").ok());
   const Result<> wrong = check_product(scene.check(16, 8), "kernel z");
@@ -57,7 +57,7 @@ TEST(CheckProduct, AWrongValueFailsWithinTheRowsLookedAt) {
 }
 
 TEST(CheckProduct, WhatIsNoNumberFails) {
-  Scene scene;
+  CheckScene scene;
   scene.y[1] = std::nanf("");
   EXPECT_FALSE(check_product(scene.check(0, 8), "here").ok());
   scene.y[1] = INFINITY;
@@ -65,7 +65,7 @@ TEST(CheckProduct, WhatIsNoNumberFails) {
 }
 
 TEST(RowsOf, KeepTheFactorsOfTheirSegments) {
-  const Scene scene;
+  const CheckScene scene;
   QuantizedMatrix two = scene.matrix;
   two.segments = {{0, 2.0F}, {10, 3.0F}, {30, 5.0F}};
   EXPECT_EQ(rows_of(two, 0, 5).segments, (std::vector<MatrixSegment>{{0, 2.0F}}));

@@ -16,8 +16,6 @@
 namespace nibble {
 namespace {
 
-constexpr auto kMatrices = static_cast<std::int64_t>(kDistinctMatrices);
-
 class GemmRig final : public Rig {
  public:
   GemmRig(BenchShape shape, const BenchSetup& setup)
@@ -35,7 +33,8 @@ class GemmRig final : public Rig {
     if (!setup_.cold) {
       ring_ = {.units = shape_.experts, .bytes = unit_bytes * static_cast<double>(shape_.experts)};
     }
-    for (std::int64_t at = 0; at < std::min(kMatrices, ring_.units); ++at) {
+    for (std::int64_t at = 0;
+         at < std::min(static_cast<std::int64_t>(kDistinctMatrices), ring_.units); ++at) {
       matrices_.push_back(random_matrix(shape_.format, shape_.n, shape_.k, random_.next()));
     }
     std::vector<QuantizedMatrix> units;

@@ -16,7 +16,6 @@
 namespace nibble {
 namespace {
 
-constexpr auto kMatrices = static_cast<std::int64_t>(kDistinctMatrices);
 // Quantize, gate and up, activate, quantize, down, combine.
 constexpr int kSections = 6;
 
@@ -36,7 +35,8 @@ class MoeRig final : public Rig {
       ring_ = {.units = shape_.experts,
                .bytes = expert_bytes() * static_cast<double>(shape_.experts)};
     }
-    for (std::int64_t at = 0; at < std::min(kMatrices, ring_.units); ++at) {
+    for (std::int64_t at = 0;
+         at < std::min(static_cast<std::int64_t>(kDistinctMatrices), ring_.units); ++at) {
       gate_up_.push_back(random_matrix(shape_.format, 2 * shape_.n, shape_.k, random_.next()));
       down_.push_back(random_matrix(shape_.format, shape_.k, shape_.n, random_.next()));
     }

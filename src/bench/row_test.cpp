@@ -38,7 +38,7 @@ class FakeRig final : public Rig {
   Ring ring_{.units = 1, .bytes = 1 << 20};
 };
 
-struct Scene {
+struct RowScene {
   ThreadPool pool{1};
   CpuRoofs roofs;
   KernelRates rates{pool, best_isa(), 0.005};
@@ -51,7 +51,7 @@ struct Scene {
                    .k = 64,
                    .tokens = {4}};
 
-  Scene() {
+  RowScene() {
     roofs.read = {.value = 10};
     roofs.rates[Precision::kBf16] = {.value = 0.1};
     roofs.rates[Precision::kInt8] = {.value = 0.2};
@@ -79,7 +79,7 @@ TEST(RoofPrecision, FollowsTheActivations) {
 }
 
 TEST(MeasureRow, TimesRunsAndCountsWork) {
-  Scene scene;
+  RowScene scene;
   const BenchRow row = scene.measure(true);
   EXPECT_EQ(row.error, "");
   EXPECT_GE(row.time_us.values.size(), 8U);
@@ -97,7 +97,7 @@ TEST(MeasureRow, TimesRunsAndCountsWork) {
 }
 
 TEST(MeasureRow, AWrongKernelIsNotTimed) {
-  Scene scene;
+  RowScene scene;
   scene.rig.right = false;
   const BenchRow row = scene.measure(true);
   EXPECT_EQ(row.error, "the kernel is wrong");
@@ -110,7 +110,7 @@ TEST(MeasureRow, AWrongKernelIsNotTimed) {
 
 // More operations in a millisecond than any processor does: the books are wrong.
 TEST(MeasureRow, MoreThanTheRoofIsAnAccountingError) {
-  Scene scene;
+  RowScene scene;
   scene.rig.claimed.flop = 1e15;
   BenchRow row = scene.measure(false);
   judge_row(row, {});
@@ -119,7 +119,7 @@ TEST(MeasureRow, MoreThanTheRoofIsAnAccountingError) {
 }
 
 TEST(MeasureRow, HotRowsHaveNoMemoryFloor) {
-  Scene scene;
+  RowScene scene;
   scene.rig.claimed.weight_bytes = 64e6;  // more than the cache of 32 MB
   scene.rig.claimed.bytes = 1e12;
   const BenchRow row = scene.measure(false);
@@ -130,14 +130,14 @@ TEST(MeasureRow, HotRowsHaveNoMemoryFloor) {
 }
 
 TEST(MeasureRow, AColdRowThatFitsInTheCacheIsFlagged) {
-  Scene scene;  // the ring is 1 MB
+  RowScene scene;  // the ring is 1 MB
   const BenchRow row = scene.measure(true);
   ASSERT_FALSE(row.flags.empty());
   EXPECT_NE(row.flags.front().find("not cold"), std::string::npos);
 }
 
 TEST(MeasureRow, UnitsShorterThanAStepKeepTheRoofOfTheStart) {
-  Scene scene;
+  RowScene scene;
   scene.rig.memory = 100;
   const BenchRow row = scene.measure(true);
   ASSERT_TRUE(row.memory_bound());

@@ -6,9 +6,8 @@
 namespace nibble {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostShapesBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostShapes = 4096;
-constexpr NumberRange kCount{.min = 1, .max = 1 << 20};
 
 Result<BenchShape> read_shape(const Json& json, const std::string& where) {
   ObjectReader reader(json, where);
@@ -26,11 +25,11 @@ Result<BenchShape> read_shape(const Json& json, const std::string& where) {
   };
   shape.format = format("format");
   shape.activations = format("activations");
-  shape.experts = reader.require_integer("experts", kCount);
-  shape.top_k = reader.require_integer("top_k", kCount);
-  shape.n = reader.require_integer("n", kCount);
-  shape.k = reader.require_integer("k", kCount);
-  shape.tokens = {reader.require_integer("tokens", kCount)};
+  shape.experts = reader.require_integer("experts", kShapeRange);
+  shape.top_k = reader.require_integer("top_k", kShapeRange);
+  shape.n = reader.require_integer("n", kShapeRange);
+  shape.k = reader.require_integer("k", kShapeRange);
+  shape.tokens = {reader.require_integer("tokens", kShapeRange)};
   NIBBLE_RETURN_IF_ERROR(reader.finish());
   shape.where = where;
   if (const Result<> takes = check_shape(shape); !takes.ok()) {
@@ -42,7 +41,7 @@ Result<BenchShape> read_shape(const Json& json, const std::string& where) {
 }  // namespace
 
 Result<std::vector<BenchShape>> read_shapes(const std::string& path) {
-  NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostBytes));
+  NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostShapesBytes));
   NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(text, path));
   ObjectReader reader(json, path);
   if (reader.require_string("schema") != "nibble.shapes/1") {

@@ -6,10 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "bench/rig.h"
 
 namespace nibble {
+
+inline constexpr NumberRange kShapeRange{.min = 1, .max = 1 << 20};  // of each number of a shape
 
 Result<std::vector<BenchShape>> read_shapes(const std::string& path);
 
