@@ -3,7 +3,8 @@
 #   SOURCES  .cpp files
 #   TESTS    *_test.cpp files, linked into one program nibble_NAME_test
 #   LIBRARIES third-party libraries
-#   ASIO      most files of this room include Asio)
+#   ASIO      most files of this room include Asio
+#   SEPARATE  files of this room are never compiled together: variants of one name)
 #
 # Makes the object library nibble_NAME. Two checks become part of the build:
 # - a file of this room includes nothing but this room and its DEPENDS, transitively;
@@ -12,7 +13,7 @@ include(NibblePrecompiled)
 set_property(GLOBAL PROPERTY NIBBLE_ROOMS "")
 
 function(nibble_room name)
-  cmake_parse_arguments(ROOM "ASIO" "" "DEPENDS;SOURCES;TESTS;LIBRARIES;NO_HEADER_CHECK" ${ARGN})
+  cmake_parse_arguments(ROOM "ASIO;SEPARATE" "" "DEPENDS;SOURCES;TESTS;LIBRARIES;NO_HEADER_CHECK" ${ARGN})
 
   set(allowed "${name}")
   foreach(dependency IN LISTS ROOM_DEPENDS)
@@ -33,6 +34,9 @@ function(nibble_room name)
     set(headers asio)
   endif()
   nibble_precompile_objects(nibble_${name} ${headers})
+  if(NOT ROOM_SEPARATE)
+    nibble_compile_together(nibble_${name})
+  endif()
 
   _nibble_check_includes(${name} "${allowed}")
   _nibble_check_headers(${name} "${ROOM_NO_HEADER_CHECK}" ${headers})
@@ -44,6 +48,9 @@ function(nibble_room name)
     target_compile_definitions(nibble_${name}_test PRIVATE
       NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     nibble_compile_quickly(nibble_${name}_test ${headers})
+    if(NOT ROOM_SEPARATE)
+      nibble_compile_together(nibble_${name}_test)
+    endif()
     gtest_discover_tests(nibble_${name}_test
       TEST_PREFIX "${name}." PROPERTIES LABELS fast TIMEOUT 60 DISCOVERY_TIMEOUT 60)
   endif()
@@ -81,7 +88,8 @@ endfunction()
 
 # A header that is the first include of its own .cpp file compiles alone, or that file would not: each
 # of the others is compiled as a file of its own. What precompiled headers would hide,
-# tests/source/test_includes.py looks up: the names of std, fmt and Asio.
+# tests/source/test_includes.py looks up: the names of std, fmt and Asio; what files that are compiled
+# together would hide, tests/source/test_names.py: our own.
 function(_nibble_check_headers name exceptions precompiled)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src"
        "${CMAKE_CURRENT_SOURCE_DIR}/*.h")

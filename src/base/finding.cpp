@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/json_parts.h"
+
 namespace nibble {
 namespace {
 
@@ -10,10 +12,6 @@ Json to_json(const FindingInput& input) {
   json.set("name", input.name).set("value", input.value).set("unit", input.unit);
   json.set("source", input.source);
   return json;
-}
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/stats.h"
+#include "base/test_json.h"
 
 namespace nibble {
 namespace {
@@ -16,12 +17,6 @@ std::string fault_of(std::string_view text) {
   if (parsed.ok()) return "";
   EXPECT_EQ(parsed.error().kind, ErrorKind::kInput);
   return parsed.error().message;
-}
-
-Json parsed(std::string_view text) {
-  Result<Json> result = Json::parse(text, "x.json");
-  EXPECT_TRUE(result.ok()) << result.error().message;
-  return result.ok() ? *result : Json();
 }
 
 TEST(JsonParse, EveryKindOfValue) {

@@ -1,15 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/test_json.h"
 
 namespace nibble {
 namespace {
-
-Json parsed(std::string_view text) {
-  Result<Json> result = Json::parse(text, "x.json");
-  EXPECT_TRUE(result.ok());
-  return result.ok() ? *result : Json();
-}
 
 // The fault that reading the field "v" of `text` leaves, or "".
 template <class Read>

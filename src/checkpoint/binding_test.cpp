@@ -9,7 +9,6 @@
 namespace nibble {
 namespace {
 
-const std::string kLayer = "model.layers.0.";
 const std::string kGate1 = kLayer + "mlp.experts.1.gate_proj";
 
 class BindingTest : public testing::Test {

@@ -9,8 +9,6 @@
 namespace nibble {
 namespace {
 
-const std::string kLayer = "model.layers.0.";
-
 // Element by element, as formats/quantized_matrix.h defines it.
 double value_at(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t column) {
   const std::int64_t block = matrix.format == Format::kNvfp4 ? 16 : 32;

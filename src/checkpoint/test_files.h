@@ -19,6 +19,8 @@
 
 namespace nibble {
 
+inline const std::string kLayer = "model.layers.0.";
+
 struct TestTensor {
   std::string name, dtype;
   std::vector<std::int64_t> shape;

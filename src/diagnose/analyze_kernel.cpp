@@ -4,11 +4,11 @@
 #include "base/units.h"
 #include "diagnose/explain_parts.h"
 #include "formats/format.h"
+#include "ledger/attention.h"
 
 namespace nibble {
 namespace {
 
-constexpr double kBf16Bytes = 2;
 constexpr double kNearRoof =
     2;  // within this factor of the larger floor, that roof explains the time
 

@@ -8,8 +8,6 @@
 namespace nibble {
 namespace {
 
-constexpr const char* kGlm = "glm5_rtxpro6000";
-
 // The sentence with which the GLM-5 case is refused after one member is replaced.
 std::string refusal(std::string_view path, Json value) {
   Json json = case_document(kGlm);

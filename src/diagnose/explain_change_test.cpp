@@ -7,8 +7,6 @@
 namespace nibble {
 namespace {
 
-constexpr const char* kGlm = "glm5_rtxpro6000";
-
 TEST(ExplainTest, DensePeakMovesTheRidgeAndWhatHangsOnIt) {
   const CaseAnalysis dense = explain_document(case_document(kGlm), {.peak_is = PeakIs::kDense});
   expect_value(dense, "peak.used", 3700);

@@ -258,11 +258,6 @@ bool names(const Finding& finding, const std::string& path) {
   return false;
 }
 
-const CaseAnalysis& unchanged() {
-  static const CaseAnalysis kAnalysis = explain_document(case_document("glm5_rtxpro6000"));
-  return kAnalysis;
-}
-
 void check(const Row& row) {
   SCOPED_TRACE(row.path);
   Json json = case_document("glm5_rtxpro6000");

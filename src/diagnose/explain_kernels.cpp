@@ -4,11 +4,10 @@
 #include "base/units.h"
 #include "diagnose/explain_parts.h"
 #include "formats/format.h"
+#include "ledger/attention.h"
 
 namespace nibble {
 namespace {
-
-constexpr double kBf16Bytes = 2;
 
 double weight_bytes(const MeasuredKernel& kernel) {
   return storage_bytes(kernel.format, *kernel.n, *kernel.k).total();

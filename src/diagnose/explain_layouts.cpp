@@ -10,7 +10,7 @@ namespace nibble {
 namespace {
 
 constexpr double kNearPrediction = 0.25;  // relative; the floor leaves a kernel's own losses out
-constexpr double kAgrees = 0.1;           // relative, of two accounts of the same rate
+constexpr double kRatesAgree = 0.1;       // relative, of two accounts of the same rate
 
 // "TP4 x PP2" as part of an id.
 std::string layout_slug(const MeasuredLayout& compared) {
@@ -187,7 +187,7 @@ void explain_agreement(Scene& scene, const MeasuredLayout& compared) {
       inputs.rate(level).lengths();
     }
     const double ratio = *compared.total_tok_s / *total;
-    const bool agrees = std::abs(ratio - 1) <= kAgrees;
+    const bool agrees = std::abs(ratio - 1) <= kRatesAgree;
     scene.conclude(
         {.id = "layouts.agreement." + layout_slug(compared),
          .point = 10,

@@ -9,13 +9,6 @@
 namespace nibble {
 namespace {
 
-constexpr const char* kGlm = "glm5_rtxpro6000";
-
-const CaseAnalysis& unchanged() {
-  static const CaseAnalysis kAnalysis = explain_document(case_document(kGlm));
-  return kAnalysis;
-}
-
 void expect_never_says(const CaseAnalysis& analysis, std::string_view part) {
   for (const Finding& finding : analysis.findings) {
     EXPECT_EQ(finding.sentence.find(part), std::string::npos)

@@ -7,7 +7,7 @@
 namespace nibble {
 namespace {
 
-constexpr double kAgrees = 0.05;  // relative: claims are rounded
+constexpr double kClaimAgrees = 0.05;  // relative: claims are rounded
 
 struct Known {
   double value = 0;
@@ -60,7 +60,7 @@ void explain_claim(Scene& scene, const Claim& claim, std::string id) {
                      fmt::format("nibble knows no number called \"{}\"", claim.what));
     return;
   }
-  const bool agrees = std::abs(claim.value - known->value) <= kAgrees * std::abs(known->value);
+  const bool agrees = std::abs(claim.value - known->value) <= kClaimAgrees * std::abs(known->value);
   known->inputs.push_back(
       {"claim", claim.value, claim.unit, fmt::format("case: {}.value", claim.path)});
   const std::string unit = claim.unit.empty() ? "" : " " + claim.unit;

@@ -10,8 +10,6 @@
 namespace nibble {
 namespace {
 
-constexpr const char* kGlm = "glm5_rtxpro6000";
-
 class GlmTest : public testing::Test {
  protected:
   static const CaseAnalysis& analysis() {

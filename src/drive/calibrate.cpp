@@ -33,7 +33,7 @@ constexpr std::int64_t kFewUsers = 32;
 constexpr std::int64_t kLeastGaps = 4;
 constexpr std::size_t kLeastEvents = 100;
 constexpr std::int64_t kPromptTokens = 32;
-constexpr std::size_t kOtherDescriptors = 64;
+constexpr std::size_t kBesideConnections = 64;
 constexpr Nanoseconds kGrace = 500'000'000;
 // The mock's threads must not be the bottleneck before the client's are.
 constexpr std::size_t kMostMockThreads = 4;
@@ -160,7 +160,7 @@ Result<load::Calibration> calibrate(const CalibrationAsk& ask,
   const CalibrationPlan plan = plan_calibration(ask);
   // Both ends of every connection are of this process.
   NIBBLE_RETURN_IF_ERROR(
-      net::allow_descriptors(2 * static_cast<std::size_t>(plan.users) + kOtherDescriptors));
+      net::allow_descriptors(2 * static_cast<std::size_t>(plan.users) + kBesideConnections));
   NIBBLE_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::make());
   NIBBLE_ASSIGN_OR_RETURN(mock::RunningMock mock, start_mock(plan));
   NIBBLE_ASSIGN_OR_RETURN(DriverParts parts, driver_parts(plan, mock.url(), ask.loops));

@@ -13,7 +13,7 @@ namespace nibble::drive {
 namespace {
 
 constexpr std::string_view kSchema = "nibble.calibrations/1";
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostCacheBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostEntries = 256;
 constexpr double kMostAge_s = 7 * 24 * 3600;
 constexpr double kMostHarder = 2;  // in streams and in pace: beyond it says too little of the ask
@@ -21,7 +21,7 @@ constexpr double kSlack = 1e-9;    // relative, of numbers that went through tex
 
 // The entries of a file, oldest first, each an object. None where the file is broken.
 Json::Array entries_of(const std::filesystem::path& path) {
-  const Result<std::string> text = read_file(path, kMostBytes);
+  const Result<std::string> text = read_file(path, kMostCacheBytes);
   if (!text) return {};
   const Result<Json> json = Json::parse(*text, path.string());
   if (!json || !json->is_object()) return {};

@@ -8,8 +8,8 @@ namespace {
 using load::Seen;
 using telemetry::SignalKind;
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
-constexpr load::Window kWindow{10 * kSecond, 20 * kSecond};
+constexpr Nanoseconds kOneSecond = 1'000'000'000;
+constexpr load::Window kWindow{10 * kOneSecond, 20 * kOneSecond};
 
 class JoinTest : public ::testing::Test {
  protected:
@@ -27,14 +27,14 @@ class JoinTest : public ::testing::Test {
   }
 
   // Of the whole time from 8 s to 22 s.
-  void gauge(const std::string& name, double value, Nanoseconds period = kSecond / 2,
-             Nanoseconds until = 22 * kSecond) {
+  void gauge(const std::string& name, double value, Nanoseconds period = kOneSecond / 2,
+             Nanoseconds until = 22 * kOneSecond) {
     const auto id = store().declare({.name = name});
-    for (Nanoseconds at = 8 * kSecond; at <= until; at += period) store().add(id, at, value);
+    for (Nanoseconds at = 8 * kOneSecond; at <= until; at += period) store().add(id, at, value);
   }
   void counter(const std::string& name, double per_s) {
     const auto id = store().declare({.name = name, .kind = SignalKind::kCounter});
-    for (Nanoseconds at = 8 * kSecond; at <= 22 * kSecond; at += kSecond / 2) {
+    for (Nanoseconds at = 8 * kOneSecond; at <= 22 * kOneSecond; at += kOneSecond / 2) {
       store().add(id, at, 1000 + seconds(at) * per_s);
     }
   }
@@ -42,7 +42,7 @@ class JoinTest : public ::testing::Test {
     store().declare({.name = name, .available = false, .reason = reason});
   }
   void gpu(const std::string& owner, double watts) {
-    gauge(owner + ".power", watts, kSecond / 20);
+    gauge(owner + ".power", watts, kOneSecond / 20);
     counter(owner + ".energy", watts);
   }
 
@@ -52,7 +52,7 @@ class JoinTest : public ::testing::Test {
 
 TEST_F(JoinTest, AShareFarAboveOneIsAnAccountingError) {
   gauge("gpu0.tensor_active", 130);
-  gauge("server.kv_usage", 75, kSecond);  // percent where a share belongs
+  gauge("server.kv_usage", 75, kOneSecond);  // percent where a share belongs
   const load::Joined seen = joined();
   for (const Seen which : {Seen::kTensor, Seen::kKvUsage}) {
     EXPECT_FALSE(seen[which].value.has_value());
@@ -69,9 +69,9 @@ TEST_F(JoinTest, OneGpuAndItsServer) {
   counter("gpu0.throttle_power", 0.25);
   counter("gpu0.throttle_hw_power_brake", 0.125);  // within the same time
   counter("gpu0.throttle_thermal", 0.5);
-  gauge("server.running", 32, kSecond);
-  gauge("server.waiting", 3, kSecond);
-  gauge("server.kv_usage", 0.75, kSecond);
+  gauge("server.running", 32, kOneSecond);
+  gauge("server.waiting", 3, kOneSecond);
+  gauge("server.kv_usage", 0.75, kOneSecond);
   counter("server.preemptions", 0.5);
   gauge("cpu.utilization", 25);
   const load::Joined seen = joined();
@@ -153,7 +153,7 @@ TEST_F(JoinTest, WithoutCountersTheMaskIsCounted) {
   const auto mask = store().declare({.name = "gpu0.throttle_mask"});
   // In the window 10, 12, ... 20 s: three of six under a cap; bit 0 is idle, no cap.
   for (int at = 8; at <= 22; at += 2) {
-    store().add(mask, at * kSecond, at <= 14 ? 0x4 : 0x1);
+    store().add(mask, at * kOneSecond, at <= 14 ? 0x4 : 0x1);
   }
   EXPECT_DOUBLE_EQ(joined()[Seen::kThrottled].value.value(), 0.5);
   counter("gpu0.throttle_power", 0);
@@ -163,9 +163,9 @@ TEST_F(JoinTest, WithoutCountersTheMaskIsCounted) {
 
 TEST_F(JoinTest, ACounterThatWentBackIsAReason) {
   const auto id = store().declare({.name = "server.preemptions", .kind = SignalKind::kCounter});
-  store().add(id, 9 * kSecond, 7);
-  store().add(id, 15 * kSecond, 0);
-  store().add(id, 21 * kSecond, 1);
+  store().add(id, 9 * kOneSecond, 7);
+  store().add(id, 15 * kOneSecond, 0);
+  store().add(id, 21 * kOneSecond, 1);
   const load::SeenValue seen = joined()[Seen::kPreemptions];
   EXPECT_EQ(seen.value, std::nullopt);
   EXPECT_NE(seen.reason.find("went back"), std::string::npos) << seen.reason;
@@ -182,16 +182,17 @@ TEST_F(JoinTest, SeveralServersAddUpAndTheFullestCounts) {
 }
 
 TEST_F(JoinTest, AGaugeThatFellSilentIsAReason) {
-  gauge("server.running", 10, kSecond / 2, 14 * kSecond);  // 6 s of the window's 10 are missing
+  gauge("server.running", 10, kOneSecond / 2,
+        14 * kOneSecond);  // 6 s of the window's 10 are missing
   const load::SeenValue seen = joined()[Seen::kRunning];
   EXPECT_EQ(seen.value, std::nullopt);
   EXPECT_EQ(seen.reason, "server.running: no sample in 6.0 s of the window's 10.0 s");
-  EXPECT_EQ(joined({10 * kSecond, 16 * kSecond})[Seen::kRunning].value, 10);
+  EXPECT_EQ(joined({10 * kOneSecond, 16 * kOneSecond})[Seen::kRunning].value, 10);
 }
 
 TEST_F(JoinTest, EnergyOfAShortWindowIsNoNumber) {
   gpu("gpu0", 400);
-  const load::Joined seen = joined({10 * kSecond, 14 * kSecond});
+  const load::Joined seen = joined({10 * kOneSecond, 14 * kOneSecond});
   EXPECT_DOUBLE_EQ(seen[Seen::kPower].value.value(), 400);
   EXPECT_EQ(seen[Seen::kEnergyPerOutput].reason,
             "gpu0: the window is 4.0 s long; energy needs 5 s");
@@ -221,10 +222,10 @@ TEST_F(JoinTest, WhatIsMissingHasAReason) {
 
 TEST(WaitForSamples, WaitsForTheNextScrapeAtMost) {
   const Nanoseconds begin = monotonic_now();
-  wait_for_samples({0, begin - 2 * kSecond});
-  EXPECT_LT(monotonic_now() - begin, kSecond);
-  wait_for_samples({0, begin - kSecond});  // 0.2 s are left
-  EXPECT_GE(monotonic_now() - begin, kSecond / 5);
+  wait_for_samples({0, begin - 2 * kOneSecond});
+  EXPECT_LT(monotonic_now() - begin, kOneSecond);
+  wait_for_samples({0, begin - kOneSecond});  // 0.2 s are left
+  EXPECT_GE(monotonic_now() - begin, kOneSecond / 5);
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ std::string without_sent(std::string text, const net::Headers& sent) {
 
 bool names_a_secret(std::string_view name) {
   const std::vector<std::string> words = words_of(name);
-  const std::string all = join(words, "");
+  const std::string all = nibble::join(words, "");
   const auto inside = [&](std::string_view part) { return all.find(part) != std::string::npos; };
   return std::any_of(kSecretParts.begin(), kSecretParts.end(), inside) ||
          std::find(kSecretWords.begin(), kSecretWords.end(), words.back()) != kSecretWords.end();

@@ -12,11 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "formats/test_floats.h"
+
 namespace nibble {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // The compiler computes them too.
 static_assert(e2m1_to_float(7) == 6 && e2m1_to_float(0x9) == -0.5F);

@@ -104,7 +104,6 @@ BlockExponents block_exponents(const QuantizedMatrix& matrix, const Layout& layo
   return exponents;
 }
 
-constexpr std::uint8_t kE4m3One = 0x38;
 // A block at the largest exponent takes the scale 2^8, the largest power of two in e4m3; the
 // smallest is 2^-9.
 constexpr int kLargestPower = 8;
@@ -189,7 +188,8 @@ Result<QuantizedBytes> mxfp4_to_nvfp4(const QuantizedMatrix& matrix) {
     const std::optional<int> exponent = exponents.of_block[index];
     const int power = exponent ? *exponent - 127 - factor_power : 0;
     outside += power < kSmallestPower;
-    const std::uint8_t scale = exponent ? float_to_e4m3(std::ldexp(1.0F, power)) : kE4m3One;
+    const std::uint8_t scale =
+        exponent ? float_to_e4m3(std::ldexp(1.0F, power)) : float_to_e4m3(1.0F);
     const std::int64_t half = static_cast<std::int64_t>(index) % layout.scales * 2;
     bytes.scales.insert(bytes.scales.end(), half + 1 < halves ? 2 : 1, scale);
   }

@@ -10,10 +10,8 @@
 namespace nibble {
 namespace {
 
-constexpr std::uint8_t kE4m3One = 0x38;
 constexpr std::uint8_t kE4m3Nan = 0x7f;
 constexpr std::uint8_t kE8m0Nan = 0xff;
-static_assert(e4m3_to_float(kE4m3One) == 1.0F);
 
 // The largest magnitude; infinity when a value is NaN or infinite.
 float block_amax(std::span<const float> x) {
@@ -27,7 +25,7 @@ float block_amax(std::span<const float> x) {
 
 std::uint8_t nvfp4_scale(float amax, float factor) {
   const std::uint8_t scale = float_to_e4m3(amax / 6.0F / factor);
-  return e4m3_to_float(scale) * factor == 0.0F ? kE4m3One : scale;
+  return e4m3_to_float(scale) * factor == 0.0F ? float_to_e4m3(1.0F) : scale;
 }
 
 std::uint8_t mxfp4_scale(float amax) {

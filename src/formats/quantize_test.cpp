@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "formats/codec.h"
+#include "formats/test_floats.h"
 
 namespace nibble {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 using Bytes = std::vector<std::uint8_t>;
 
 std::vector<std::uint32_t> numbers(const std::string& text, std::size_t digits) {

@@ -9,8 +9,6 @@
 namespace nibble {
 namespace {
 
-constexpr double kBf16Bytes = 2;
-
 double rows_per_sequence(const AttentionInput& input) {
   return input.rows / input.sequences;
 }

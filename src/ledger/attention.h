@@ -7,6 +7,8 @@
 
 namespace nibble {
 
+inline constexpr double kBf16Bytes = 2;  // of an element
+
 struct AttentionInput {
   const ModelSpec& model;
   const LayerSpec& layer;

@@ -9,8 +9,6 @@
 namespace nibble {
 namespace {
 
-constexpr double kBf16Bytes = 2;
-
 double activation_bytes(Format format, double rows, double columns) {
   return storage_bytes(format, rows, columns).total();
 }

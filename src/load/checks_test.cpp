@@ -7,8 +7,8 @@
 namespace nibble::load {
 namespace {
 
-LevelMetrics metrics_of(const std::vector<RequestRecord>& rows,
-                        std::optional<Window> window = std::nullopt) {
+LevelMetrics metrics_within(const std::vector<RequestRecord>& rows,
+                            std::optional<Window> window = std::nullopt) {
   LevelAccumulator level({.window = window});
   for (const RequestRecord& row : rows) level.add(row);
   return level.finish();
@@ -25,14 +25,14 @@ std::vector<RequestRecord> ten() {
 }
 
 TEST(Little, HoldsAndFails) {
-  const LevelMetrics m = metrics_of(ten());
+  const LevelMetrics m = metrics_within(ten());
   const Check alone = check_little(m, std::nullopt);
   EXPECT_NEAR(*alone.value, 0, 1e-9);
   EXPECT_TRUE(*alone.holds);
   EXPECT_NE(alone.sentence.find("same intervals"), std::string::npos);
   EXPECT_TRUE(*check_little(m, 2.03).holds);   // 0.03 / 2.03 = 1.5 %
   EXPECT_FALSE(*check_little(m, 2.05).holds);  // 2.4 %: the generator saw more than the rows have
-  EXPECT_FALSE(check_little(metrics_of({}), 1).holds);
+  EXPECT_FALSE(check_little(metrics_within({}), 1).holds);
 }
 
 TEST(Little, InAWindowTellsWhetherItWasSteady) {
@@ -42,15 +42,15 @@ TEST(Little, InAWindowTellsWhetherItWasSteady) {
     rows.push_back(make_row({.sent = 500, .events = {10, 5000}, .end = 5000, .output = 2}));
   }
   const Window window{test_time(0), test_time(1000)};
-  EXPECT_TRUE(*check_little(metrics_of(ten(), window), std::nullopt).holds);
-  EXPECT_FALSE(*check_little(metrics_of(rows, window), std::nullopt).holds);
+  EXPECT_TRUE(*check_little(metrics_within(ten(), window), std::nullopt).holds);
+  EXPECT_FALSE(*check_little(metrics_within(rows, window), std::nullopt).holds);
 }
 
 TEST(Requests, AreConserved) {
   auto rows = ten();
   rows.push_back(failed_row(5, 6, Outcome::kReset));
   rows.push_back(failed_row(5, 6, Outcome::kCancelled));
-  const LevelMetrics m = metrics_of(rows);
+  const LevelMetrics m = metrics_within(rows);
   EXPECT_TRUE(*check_requests(m, 12).holds);
   const Check lost = check_requests(m, 13);
   EXPECT_FALSE(*lost.holds);
@@ -65,7 +65,7 @@ TEST(Tokens, AreConserved) {
   RequestRecord cancelled = make_row({.sent = 5, .events = {1, 2}, .end = 3, .output = 180});
   cancelled.outcome = Outcome::kCancelled;
   rows.push_back(cancelled);
-  const LevelMetrics m = metrics_of(rows);  // 200 with what the server made in vain
+  const LevelMetrics m = metrics_within(rows);  // 200 with what the server made in vain
   EXPECT_TRUE(*check_output_tokens(m, 200).holds);
   EXPECT_TRUE(*check_output_tokens(m, 200.9).holds);   // 0.45 %
   EXPECT_FALSE(*check_output_tokens(m, 201.1).holds);  // 0.55 %
@@ -81,7 +81,7 @@ TEST(Tokens, OfRequestsThatWereCutOffTheServerMayHaveCountedMore) {
   RequestRecord cut = make_row({.sent = 5, .events = {}, .end = 3, .asked = 50});
   cut.outcome = Outcome::kCancelled;
   rows.push_back(cut);
-  const LevelMetrics m = metrics_of(rows);
+  const LevelMetrics m = metrics_within(rows);
   for (const double server : {20.0, 41.0, 70.0}) {
     EXPECT_TRUE(*check_output_tokens(m, server).holds) << server;
   }

@@ -9,10 +9,6 @@
 namespace nibble::load {
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 ClientAudit audit_of(double lag_p99_ms, double cpu_share) {
   // The second loop is idle: the worse one counts.
   return {.loops = {{.lag_p50_ms = 0.1, .lag_p99_ms = lag_p99_ms, .cpu_share = cpu_share},

@@ -37,13 +37,15 @@ struct Prompt {
   std::int64_t output_tokens = 0;  // to ask for
 };
 
+// Below lie special tokens and single bytes, and nearly every vocabulary reaches the end.
+inline constexpr std::int32_t kFirstId = 1000;
+inline constexpr std::int32_t kEndId = 30000;
+
 // What is known of the model's tokens.
 struct TokenTools {
-  bool send_ids = false;  // the server takes token ids: exact without a tokenizer
-  // Ids are drawn from [first_id, end_id): below lie special tokens and single bytes, and nearly
-  // every vocabulary reaches the end.
-  std::int32_t first_id = 1000;
-  std::int32_t end_id = 30000;
+  bool send_ids = false;             // the server takes token ids: exact without a tokenizer
+  std::int32_t first_id = kFirstId;  // ids are drawn from [first_id, end_id)
+  std::int32_t end_id = kEndId;
   std::function<std::size_t(std::string_view)> count;                // may be empty
   std::function<std::string(std::span<const std::int32_t>)> decode;  // may be empty
   // Without a count: common words are one token each in most vocabularies; what the server's usage

@@ -7,7 +7,7 @@
 namespace nibble::load {
 namespace {
 
-constexpr std::int64_t kMostTokens = 16 << 20;
+constexpr std::int64_t kMostTokensAsked = 16 << 20;
 
 // Common English words: with the space before it each is one token in the vocabularies of GPT,
 // Llama, Qwen, GLM, Gemma and their like.
@@ -146,8 +146,8 @@ std::int64_t estimate_tokens(std::string_view text, const TokenTools& tools) {
 }
 
 Result<> check_length(std::string_view option, std::int64_t value, std::int64_t least) {
-  if (value >= least && value <= kMostTokens) return {};
-  return usage_error("{} is {}; give {} to {}", option, value, least, kMostTokens);
+  if (value >= least && value <= kMostTokensAsked) return {};
+  return usage_error("{} is {}; give {} to {}", option, value, least, kMostTokensAsked);
 }
 
 Result<> check_tools(const TokenTools& tools) {

@@ -8,7 +8,7 @@
 namespace nibble::load {
 namespace {
 
-constexpr std::array<SeenInfo, kSeen> kInfos = {{
+constexpr std::array<SeenInfo, kSeen> kSeenInfos = {{
     {Seen::kRunning, "server_running", "running requests", "run", "",
      "Requests in the server's batch, by its own count: mean over the window."},
     {Seen::kWaiting, "server_waiting", "queued requests", "queue", "",
@@ -41,7 +41,7 @@ constexpr std::array<SeenInfo, kSeen> kInfos = {{
 
 constexpr bool in_order() {
   for (std::size_t index = 0; index < kSeen; ++index) {
-    if (static_cast<std::size_t>(kInfos[index].seen) != index) return false;
+    if (static_cast<std::size_t>(kSeenInfos[index].seen) != index) return false;
   }
   return true;
 }
@@ -50,11 +50,11 @@ static_assert(in_order());
 }  // namespace
 
 std::span<const SeenInfo> seen_infos() {
-  return kInfos;
+  return kSeenInfos;
 }
 
 const SeenInfo& info_of(Seen seen) {
-  return kInfos[static_cast<std::size_t>(seen)];
+  return kSeenInfos[static_cast<std::size_t>(seen)];
 }
 
 std::string seen_text(Seen seen, double value) {
@@ -69,7 +69,7 @@ std::string seen_text(Seen seen, double value) {
 Json to_json(const Joined& joined) {
   Json json = Json::object();
   Json reasons = Json::object();
-  for (const SeenInfo& info : kInfos) {
+  for (const SeenInfo& info : kSeenInfos) {
     const SeenValue& seen = joined[info.seen];
     const bool known = seen.value && std::isfinite(*seen.value);
     json.set(info.name, known ? Json(*seen.value) : Json());

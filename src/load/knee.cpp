@@ -5,15 +5,12 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
+#include "load/least_squares.h"
 
 namespace nibble::load {
 namespace {
 
-constexpr double kNormal95 = 1.959963984540054;
-// Two runs of a level differ by more than the batches of one run say: clocks, prompts, placement.
-constexpr double kLeastNoise = 0.01;
 constexpr double kHalfOfProportional = 0.5 * 0.6931471805599453;  // ln 2 / 2, per doubling
-constexpr std::size_t kLeastLevels = 3;
 constexpr int kRedraws = 200;
 const double kFlatSlope = std::log1p(kFlatGain);
 const double kNearlyFlatSlope = std::log1p(2 * kFlatGain);
@@ -32,12 +29,6 @@ Curve curve_of(const std::vector<KneeLevel>& levels) {
     curve.error.push_back(std::max(stated, kLeastNoise));
   }
   return curve;
-}
-
-double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  double sum = 0;
-  for (std::size_t index = 0; index < a.size(); ++index) sum += a[index] * b[index];
-  return sum;
 }
 
 void take_out(std::vector<double>& from, const std::vector<double>& unit) {
@@ -285,9 +276,9 @@ Knee find_knee(std::vector<KneeLevel> given) {
   }
   Curve curve = curve_of(levels);
   describe_best(knee, levels, curve);
-  if (levels.size() < kLeastLevels) {
+  if (levels.size() < kLeastKneeLevels) {
     knee.reason =
-        fmt::format("{} levels show no shape; sweep at least {}", levels.size(), kLeastLevels);
+        fmt::format("{} levels show no shape; sweep at least {}", levels.size(), kLeastKneeLevels);
     return knee;
   }
   const BendFit bends(curve);

@@ -11,6 +11,7 @@
 // with their noise.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +50,12 @@ struct Knee {
 };
 
 inline constexpr double kFlatGain = 0.05;
+inline constexpr std::size_t kLeastKneeLevels = 3;
+
+// Half of a 95 % interval over its standard error, and the least error of a level: two runs of one
+// differ by more than the batches of one run say, by clocks, prompts and placement.
+inline constexpr double kNormal95 = 1.959963984540054;
+inline constexpr double kLeastNoise = 0.01;
 
 // Levels in any order; those of one concurrency are averaged. Levels without throughput (failed)
 // are left out.

@@ -19,12 +19,6 @@ struct Orthogonal {
   std::vector<double> shares;                   // length left over / length
 };
 
-double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  double sum = 0;
-  for (std::size_t index = 0; index < a.size(); ++index) sum += a[index] * b[index];
-  return sum;
-}
-
 Orthogonal orthogonalise(const Rows& rows, const std::vector<std::size_t>& columns) {
   Orthogonal result;
   for (const std::size_t column : columns) {
@@ -200,6 +194,12 @@ class ActiveSet {
 };
 
 }  // namespace
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t index = 0; index < a.size(); ++index) sum += a[index] * b[index];
+  return sum;
+}
 
 LeastSquares solve_least_squares(const Rows& rows, const std::vector<double>& values,
                                  const std::vector<bool>& nonnegative) {

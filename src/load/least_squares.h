@@ -17,6 +17,8 @@ namespace nibble::load {
 
 using Rows = std::vector<std::vector<double>>;
 
+double dot(const std::vector<double>& a, const std::vector<double>& b);  // of one length
+
 struct LeastSquares {
   std::vector<double> coefficients;
   std::vector<bool> active;  // the coefficient was chosen by the data; false: held at zero

@@ -5,15 +5,12 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "base/json_parts.h"
 #include "base/units.h"
 #include "load/level_report.h"
 
 namespace nibble::load {
 namespace {
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
 
 Json whole_or_null(const std::optional<std::int64_t>& value) {
   return value ? Json(*value) : Json();

@@ -7,7 +7,7 @@
 namespace nibble::load {
 namespace {
 
-constexpr std::array<MetricInfo, kMetrics> kInfos = {{
+constexpr std::array<MetricInfo, kMetrics> kMetricInfos = {{
     {Metric::kTtft, "ttft", "TTFT",
      "From the send of a request to its first token: text, reasoning or tool call. Deltas "
      "without a token (the role, an empty string) do not count. null where an answer was not "
@@ -146,11 +146,11 @@ class Deriver {
 }  // namespace
 
 std::span<const MetricInfo> metric_infos() {
-  return kInfos;
+  return kMetricInfos;
 }
 
 const MetricInfo& info_of(Metric metric) {
-  return kInfos[static_cast<std::size_t>(metric)];
+  return kMetricInfos[static_cast<std::size_t>(metric)];
 }
 
 std::int64_t counted_on_events(const RequestRecord& record) {

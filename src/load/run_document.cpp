@@ -2,14 +2,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json_parts.h"
 #include "load/run_report.h"
 
 namespace nibble::load {
 namespace {
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
 
 Json strings(const std::vector<std::string>& texts) {
   Json list = Json::array();

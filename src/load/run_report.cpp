@@ -10,8 +10,6 @@
 namespace nibble::load {
 namespace {
 
-constexpr std::size_t kLeastLevels = 3;
-
 bool measured(const LevelResult& level) {
   return level.report.all.counts.ok > 0;
 }
@@ -41,19 +39,19 @@ std::string why_no_knee(const RunReport& report, std::size_t usable) {
     return "open loops have no knee in concurrency: their throughput is the rate that was offered, "
            "until the server is full";
   }
-  if (report.levels.size() < kLeastLevels) {
+  if (report.levels.size() < kLeastKneeLevels) {
     return fmt::format("{} level{} no shape; sweep at least {}", report.levels.size(),
-                       report.levels.size() == 1 ? " shows" : "s show", kLeastLevels);
+                       report.levels.size() == 1 ? " shows" : "s show", kLeastKneeLevels);
   }
   return fmt::format(
       "{} of {} levels count (closed loops that ran to their end, the client with CPU to spare); a "
       "knee takes {}",
-      usable, report.levels.size(), kLeastLevels);
+      usable, report.levels.size(), kLeastKneeLevels);
 }
 
 void find_shape(RunReport& report) {
   const std::vector<KneeLevel> levels = knee_levels(report);
-  if (levels.size() < kLeastLevels) {
+  if (levels.size() < kLeastKneeLevels) {
     report.knee_reason = why_no_knee(report, levels.size());
     return;
   }

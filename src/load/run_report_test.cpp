@@ -8,10 +8,6 @@
 namespace nibble::load {
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(RunReport, FindsTheKneeOfASweep) {
   RunReport report = bent_sweep();
   ASSERT_TRUE(analyze_sweep(report, nullptr).ok());

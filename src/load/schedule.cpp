@@ -10,7 +10,6 @@ namespace {
 constexpr double kLeastRate = 1e-6;        // a request in twelve days
 constexpr double kMostRate = 1e9;          // one a nanosecond
 constexpr double kLeastBurstiness = 1e-3;  // below it nearly all requests come in one burst
-constexpr double kMostSeconds = 4e9;       // 2^62 ns: later is never
 
 double draw_normal(Random& random) {
   const double radius = std::sqrt(-2 * std::log1p(-random.uniform()));
@@ -24,7 +23,7 @@ Result<> check_rate(std::string_view option, double rate) {
 }
 
 Nanoseconds to_nanoseconds(double seconds) {
-  return static_cast<Nanoseconds>(std::llround(std::min(seconds, kMostSeconds) * 1e9));
+  return static_cast<Nanoseconds>(std::llround(std::min(seconds, kMostScheduleSeconds) * 1e9));
 }
 
 }  // namespace

@@ -19,6 +19,8 @@
 
 namespace nibble::load {
 
+inline constexpr double kMostScheduleSeconds = 4e9;  // 2^62 ns: later is never
+
 enum class RampStrategy : std::uint8_t { kLinear, kExponential };
 
 // The rate goes from one to the other over the requests of a level (vLLM's --ramp-up-strategy): it

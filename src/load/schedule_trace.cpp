@@ -11,7 +11,6 @@ namespace nibble::load {
 namespace {
 
 constexpr std::size_t kMaxTraceBytes = std::size_t{1} << 30;
-constexpr double kMostSeconds = 4e9;
 
 std::optional<double> seconds_of_object(std::string_view line) {
   api::JsonScanner scan(line);
@@ -51,7 +50,7 @@ Result<std::vector<Nanoseconds>> parse_trace(std::string_view text, std::string_
     if (line.empty() || line.front() == '#') continue;
     const std::optional<double> time =
         line.front() == '{' ? seconds_of_object(line) : seconds_of_number(line);
-    if (!time || !(*time >= 0 && *time / speed <= kMostSeconds)) {
+    if (!time || !(*time >= 0 && *time / speed <= kMostScheduleSeconds)) {
       return input_error(
           "{}: line {} is no time: \"{}\"; give seconds, or an object with \"timestamp\" in "
           "milliseconds",

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "load/test_rows.h"
 
 namespace nibble::load {
+
+inline bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Measured as in a run: through a file of rows.
 inline LevelResult make_level(const LevelPlan& plan, std::vector<RequestRecord> rows,

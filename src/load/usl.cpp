@@ -7,16 +7,15 @@
 #include <set>
 
 #include "base/units.h"
+#include "load/knee.h"
 #include "load/least_squares.h"
 
 namespace nibble::load {
 namespace {
 
-constexpr double kNormal95 = 1.959963984540054;
-constexpr double kLeastNoise = 0.01;  // as for the knee: runs differ by more than they say
-constexpr std::size_t kLeastLevels = 4;
+constexpr std::size_t kLeastDifferent = 4;
 constexpr int kRounds = 50;
-constexpr int kRedraws = 200;
+constexpr int kFitRedraws = 200;
 
 struct Point {
   double n = 0;
@@ -113,7 +112,7 @@ void add_intervals(UslFit& fit, const std::vector<Point>& points, const Paramete
   const double freedom = static_cast<double>(points.size()) - 3;
   const double scatter = std::sqrt(std::max(1.0, squares_of(points, best) / freedom));
   bool endless = false;
-  for (int round = 0; round < kRedraws; ++round) {
+  for (int round = 0; round < kFitRedraws; ++round) {
     std::vector<Point> drawn = points;
     for (Point& point : drawn) {
       const double normal = normal_quantile(std::clamp(random.uniform(), 1e-12, 1 - 1e-12));
@@ -154,9 +153,9 @@ UslFit fit_usl(const std::vector<KneeLevel>& levels) {
     different.insert(level.concurrency);
     highest = std::max(highest, level.concurrency);
   }
-  if (different.size() < kLeastLevels) {
+  if (different.size() < kLeastDifferent) {
     fit.reason = fmt::format("{} different levels; the fit of three coefficients takes {}",
-                             different.size(), kLeastLevels);
+                             different.size(), kLeastDifferent);
     return fit;
   }
   const Parameters best = fit_points(points);

@@ -16,7 +16,7 @@ CpuStatus cpu_of_test() {
   return {.title = "A processor", .cores = 4, .memory_gb = 8, .isa = {"avx2", "fma"}};
 }
 
-KeptRoofs roofs_of_test() {
+KeptRoofs kept_of_test() {
   KeptRoofs kept{.taken_unix_s = kTaken, .conditions = {.load_average = 0.14, .clock_mhz = 3200}};
   kept.roofs.threads = 4;
   kept.roofs.buffer_bytes = 256e6;
@@ -29,7 +29,7 @@ KeptRoofs roofs_of_test() {
 
 class RoofCache : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(keep_roofs(path_, cpu_of_test(), roofs_of_test()).ok()); }
+  void SetUp() override { ASSERT_TRUE(keep_roofs(path_, cpu_of_test(), kept_of_test()).ok()); }
   FoundRoofs find(double now) const { return find_roofs(path_, cpu_of_test(), now); }
   // The file with one text replaced by another.
   void replace(std::string_view from, std::string_view to) {
@@ -59,7 +59,7 @@ TEST_F(RoofCache, GivesBackWhatWasKept) {
 }
 
 TEST_F(RoofCache, SaysThatTheMachineWasBusy) {
-  KeptRoofs busy = roofs_of_test();
+  KeptRoofs busy = kept_of_test();
   busy.conditions.busy_share = 0.35;
   ASSERT_TRUE(keep_roofs(path_, cpu_of_test(), busy).ok());
   const FoundRoofs found = find(kTaken);
@@ -71,7 +71,7 @@ TEST_F(RoofCache, SaysThatTheMachineWasBusy) {
 }
 
 TEST_F(RoofCache, KeepsWhatWasMeasuredUnderLessLoad) {
-  KeptRoofs fresh = roofs_of_test();
+  KeptRoofs fresh = kept_of_test();
   fresh.taken_unix_s = kTaken + kHour;
   const auto worse = [&](double share) {
     fresh.conditions.busy_share = share;
@@ -79,7 +79,7 @@ TEST_F(RoofCache, KeepsWhatWasMeasuredUnderLessLoad) {
   };
   EXPECT_EQ(worse(0.05), "");  // a quiet machine always replaces
   EXPECT_NE(worse(0.4).find("40.0 %"), std::string::npos);
-  KeptRoofs busy = roofs_of_test();
+  KeptRoofs busy = kept_of_test();
   busy.conditions.busy_share = 0.5;
   ASSERT_TRUE(keep_roofs(path_, cpu_of_test(), busy).ok());
   EXPECT_EQ(worse(0.4), "");
@@ -140,7 +140,7 @@ TEST_F(RoofCache, NoFileOrAFolderInItsPlaceIsANote) {
 
 TEST_F(RoofCache, AFolderThatCannotBeMadeIsAnError) {
   // A file stands where the folder would have to be.
-  EXPECT_FALSE(keep_roofs(path_ / "below" / "roofs.json", cpu_of_test(), roofs_of_test()).ok());
+  EXPECT_FALSE(keep_roofs(path_ / "below" / "roofs.json", cpu_of_test(), kept_of_test()).ok());
 }
 
 }  // namespace

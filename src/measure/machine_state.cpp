@@ -8,6 +8,7 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "base/json_parts.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "machine/probe_parse.h"
@@ -27,10 +28,6 @@ double own_seconds() {
   timespec time{};
   if (::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) != 0) return 0;
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / kGiga;
-}
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
 }
 
 }  // namespace

@@ -9,13 +9,13 @@
 namespace nibble {
 namespace {
 
-ModelSpec load(std::string_view name) {
+ModelSpec catalog_model(std::string_view name) {
   Result<ModelSpec> model = load_model(name);
   EXPECT_TRUE(model.ok()) << (model.ok() ? "" : model.error().message);
   return model.ok() ? std::move(*model) : ModelSpec{};
 }
 
-ModelSpec parse(std::string_view text) {
+ModelSpec parsed_model(std::string_view text) {
   const Result<Json> json = Json::parse(text, "test");
   EXPECT_TRUE(json.ok()) << (json.ok() ? "" : json.error().message);
   Result<ModelSpec> model = parse_model(*json, nullptr, "test");
@@ -51,7 +51,7 @@ std::map<Part, double> by_part(const std::vector<Weight>& weights) {
 //   a layer: 2*6144 + 2048 + 512 + 2*128 = 15,104; router bias 256; final norm 6144
 //   78*15,104 + 75*256 + 6144 = 1,203,456
 TEST(Weights, Glm5WorkedByHand) {
-  const ModelSpec model = load("glm-5");
+  const ModelSpec model = catalog_model("glm-5");
   const std::map<Part, double> dense = by_part(layer_weights(model, 0));
   EXPECT_EQ(dense.at(Part::kQA), 12582912);
   EXPECT_EQ(dense.at(Part::kQB), 33554432);
@@ -86,7 +86,7 @@ TEST(Weights, Glm5WorkedByHand) {
 //        = 36,624,596,992
 // small: 61*(2*7168 + 1536 + 512) + 58*256 + 7168 = 1,021,440
 TEST(Weights, DeepSeekWorkedByHand) {
-  const ModelSpec model = load("deepseek-v3");
+  const ModelSpec model = catalog_model("deepseek-v3");
   const ParameterCount count = count_parameters(model);
   EXPECT_EQ(count.total, 671025397760.0 + 1021440);
   EXPECT_EQ(count.active, 36624596992.0 + 1021440);
@@ -103,7 +103,7 @@ TEST(Weights, DeepSeekWorkedByHand) {
 //   expert 3*2880*2880 = 24,883,200, biases 2*2880 + 2880 = 8640; router 128*2880 + 128
 //   norms 2*2880; outer 2*201088*2880 + 2880
 TEST(Weights, GptOssCountsBiasesAndSinks) {
-  const ParameterCount count = count_parameters(load("gpt-oss-120b"));
+  const ParameterCount count = count_parameters(catalog_model("gpt-oss-120b"));
   const double layer = 26542080 + 8000 + 64 + 128 * 2880 + 128 + 2 * 2880;
   const double outer = 201088.0 * 2880;
   EXPECT_EQ(count.total, 36 * (layer + 128.0 * (24883200 + 8640)) + 2 * outer + 2880);
@@ -113,7 +113,7 @@ TEST(Weights, GptOssCountsBiasesAndSinks) {
 // MiniMax-M2's norm spans all heads: 48*128 + 8*128 = 7168 numbers a layer; with two norms of 3072
 // and a routing bias of 256.
 TEST(Weights, NormOverAllHeads) {
-  const std::map<Part, double> parts = by_part(layer_weights(load("minimax-m2"), 0));
+  const std::map<Part, double> parts = by_part(layer_weights(catalog_model("minimax-m2"), 0));
   EXPECT_EQ(parts.at(Part::kSmall), 7168 + 2 * 3072 + 256);
 }
 
@@ -127,7 +127,7 @@ std::set<std::string> modules(const std::vector<Weight>& weights) {
 
 TEST(Weights, CarryTheNamesOfTheCheckpoint) {
   const std::string glm = "model.layers.3.";
-  EXPECT_EQ(modules(layer_weights(load("glm-5"), 3)),
+  EXPECT_EQ(modules(layer_weights(catalog_model("glm-5"), 3)),
             (std::set<std::string>{
                 glm + "self_attn.q_a_proj", glm + "self_attn.q_b_proj",
                 glm + "self_attn.kv_a_proj_with_mqa", glm + "self_attn.kv_b_proj",
@@ -136,23 +136,23 @@ TEST(Weights, CarryTheNamesOfTheCheckpoint) {
                 glm + "mlp.gate", glm + "mlp.experts.0.gate_proj", glm + "mlp.experts.0.down_proj",
                 glm + "mlp.shared_experts.gate_proj", glm + "mlp.shared_experts.down_proj"}));
   const std::string oss = "model.layers.0.";
-  EXPECT_EQ(modules(layer_weights(load("gpt-oss-20b"), 0)),
+  EXPECT_EQ(modules(layer_weights(catalog_model("gpt-oss-20b"), 0)),
             (std::set<std::string>{oss + "self_attn.q_proj", oss + "self_attn.k_proj",
                                    oss + "self_attn.v_proj", oss + "self_attn.o_proj",
                                    oss + "mlp.router", oss + "mlp.experts"}));
   const std::string llama = "language_model.model.layers.1.";
-  EXPECT_EQ(modules(layer_weights(load("llama-4-maverick"), 1)),
+  EXPECT_EQ(modules(layer_weights(catalog_model("llama-4-maverick"), 1)),
             (std::set<std::string>{llama + "self_attn.q_proj", llama + "self_attn.k_proj",
                                    llama + "self_attn.v_proj", llama + "self_attn.o_proj",
                                    llama + "feed_forward.router", llama + "feed_forward.experts",
                                    llama + "feed_forward.shared_expert.gate_proj",
                                    llama + "feed_forward.shared_expert.down_proj"}));
-  EXPECT_EQ(modules(outer_weights(load("llama-4-maverick"))),
+  EXPECT_EQ(modules(outer_weights(catalog_model("llama-4-maverick"))),
             (std::set<std::string>{"language_model.model.embed_tokens", "language_model.lm_head"}));
-  EXPECT_TRUE(modules(layer_weights(load("minimax-m2"), 0))
+  EXPECT_TRUE(modules(layer_weights(catalog_model("minimax-m2"), 0))
                   .contains("model.layers.0.block_sparse_moe.experts.0.w1"));
-  EXPECT_TRUE(modules(mtp_weights(load("glm-5"))).contains("model.layers.78.eh_proj"));
-  EXPECT_TRUE(modules(mtp_weights(load("glm-5.2-nvfp4")))
+  EXPECT_TRUE(modules(mtp_weights(catalog_model("glm-5"))).contains("model.layers.78.eh_proj"));
+  EXPECT_TRUE(modules(mtp_weights(catalog_model("glm-5.2-nvfp4")))
                   .contains("model.layers.78.self_attn.indexer.wq_b"));
 }
 
@@ -168,10 +168,10 @@ std::string dense(const char* tied) {
 }
 
 TEST(Weights, TiedEmbeddingsAreStoredOnceAndReadAsHead) {
-  const ParameterCount untied = count_parameters(parse(dense("false")));
+  const ParameterCount untied = count_parameters(parsed_model(dense("false")));
   EXPECT_EQ(untied.total, 80 + 640 + 16 + 8 + 80);
   EXPECT_EQ(untied.active, 640 + 16 + 8 + 80);
-  const ModelSpec model = parse(dense("true"));
+  const ModelSpec model = parsed_model(dense("true"));
   const ParameterCount tied = count_parameters(model);
   EXPECT_EQ(tied.total, 80 + 640 + 16 + 8);
   EXPECT_EQ(tied.active, untied.active);
@@ -185,7 +185,7 @@ TEST(Weights, TiedEmbeddingsAreStoredOnceAndReadAsHead) {
 //   36*192,946,432 + 2*151936*4096 + 4096 = 8,190,735,360,
 // which is the parameter count of the published checkpoint (16,381,470,720 bytes of bf16).
 TEST(Weights, DenseModelWithoutExperts) {
-  const ModelSpec model = parse(
+  const ModelSpec model = parsed_model(
       R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 4096,
           "num_hidden_layers": 36, "vocab_size": 151936, "num_attention_heads": 32,
           "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288,
@@ -205,7 +205,7 @@ TEST(Weights, CheckpointBytesFollowTheFormats) {
   // experts of three. The rest is bf16: 743,911,218,432 - 75*256*37,748,736 = 19,135,487,232
   // numbers.
   const double experts = 75.0 * 256 * 3 * 7077888;
-  EXPECT_EQ(checkpoint_bytes(load("glm-5-nvfp4")), experts + 2 * 19135487232.0);
+  EXPECT_EQ(checkpoint_bytes(catalog_model("glm-5-nvfp4")), experts + 2 * 19135487232.0);
 }
 
 TEST(AttentionSpan, TokensRead) {

@@ -9,11 +9,11 @@ import pytest
 # header: names that it declares. A name of several headers may come from any of them.
 NAMES = {
     "algorithm": """
-        adjacent_find all_of any_of clamp copy copy_backward copy_if copy_n count count_if equal
-        fill fill_n find find_if find_if_not is_permutation is_sorted lower_bound make_heap max
-        max_element min min_element minmax_element move none_of nth_element partial_sort pop_heap
-        push_heap ranges replace replace_if reverse sort stable_partition stable_sort swap unique
-        upper_bound""",
+        adjacent_find all_of any_of clamp copy copy_backward copy_if copy_n count count_if
+        equal fill fill_n find find_if find_if_not is_permutation is_sorted lower_bound
+        make_heap max max_element min min_element minmax_element move none_of nth_element
+        partial_sort pop_heap push_heap ranges remove replace replace_if reverse sort
+        sort_heap stable_partition stable_sort swap transform unique upper_bound""",
     "array": """
         array back_inserter begin distance end get iterator_traits make_move_iterator next prev size
         ssize""",
@@ -25,16 +25,17 @@ NAMES = {
     "charconv": "errc from_chars",
     "chrono": "chrono",
     "cmath": """
-        abs acos ceil cos erf erfc exp exp2 expm1 fabs floor fma fmod hypot ilogb isfinite isinf
-        isnan ldexp lerp lgamma llround log log1p log2 nan nanf nearbyint nextafter pow round
-        signbit sin sqrt tan trunc""",
+        abs acos ceil copysign cos erf erfc exp exp2 expm1 fabs floor fma fmod hypot ilogb
+        isfinite isinf isnan ldexp lerp lgamma llround log log1p log2 nan nanf nearbyint
+        nextafter pow round signbit sin sqrt tan trunc""",
     "condition_variable": "condition_variable",
     "csignal": "raise signal",
     "cstddef": "byte nullptr_t ptrdiff_t size_t to_integer",
     "cstdint": "int16_t int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t",
     "cstdio": """
-        FILE clearerr fclose ferror fflush fopen fprintf fread ftell fwrite printf size_t tmpfile""",
-    "cstdlib": "abort abs atof atoi free getenv malloc size_t strtoll system",
+        FILE clearerr fclose ferror fflush fopen fprintf fread ftell fwrite printf size_t
+        snprintf tmpfile""",
+    "cstdlib": "_Exit abort abs atof atoi free getenv malloc size_t strtod strtoll system",
     "cstring": "memcmp memcpy memset size_t strlen",
     "ctime": "size_t strftime time time_t tm",
     "deque": """
@@ -43,11 +44,11 @@ NAMES = {
     "exception": "exception exception_ptr",
     "filesystem": "error_code filesystem",
     "fstream": "ifstream ios istream ofstream ostream",
-    "functional": "cref equal_to function greater hash less",
-    "future": "future promise",
+    "functional": "cref equal_to function greater hash less plus",
+    "future": "future future_status promise",
     "initializer_list": "initializer_list",
     "ios": "hex ios",
-    "iostream": "cin ios istream ostream",
+    "iostream": "cin cout endl ios istream ostream",
     "istream": "getline istream",
     "iterator": """
         back_inserter begin distance end forward_iterator_tag istreambuf_iterator iterator_traits
@@ -60,7 +61,9 @@ NAMES = {
     "map": """
         back_inserter begin distance end erase_if initializer_list iterator_traits less
         make_move_iterator map next pair prev size ssize""",
-    "memory": "make_shared make_unique make_unique_for_overwrite shared_ptr unique_ptr weak_ptr",
+    "memory": """
+        enable_shared_from_this make_shared make_unique make_unique_for_overwrite shared_ptr
+        unique_ptr weak_ptr""",
     "mutex": "lock_guard mutex unique_lock",
     "new": "bad_alloc exception set_new_handler",
     "numbers": "numbers",
@@ -68,7 +71,7 @@ NAMES = {
     "optional": "nullopt optional",
     "ostream": "ostream",
     "queue": "priority_queue",
-    "random": "gamma_distribution mt19937 normal_distribution random_device",
+    "random": "gamma_distribution mt19937 mt19937_64 normal_distribution random_device uniform_int_distribution",
     "ratio": "milli",
     "set": """
         back_inserter begin distance end erase_if initializer_list iterator_traits less
@@ -81,14 +84,14 @@ NAMES = {
     "string": """
         back_inserter begin distance end erase erase_if getline hash initializer_list
         iterator_traits make_move_iterator next prev size ssize stod stoi stoll stoul string
-        to_string""",
+        to_string u32string""",
     "string_view": """
         back_inserter begin distance end hash iterator_traits make_move_iterator next prev size
         ssize string_view""",
     "system_error": "errc error_code generic_category system_error",
     "thread": "this_thread thread",
     "tuple": "forward get pair tie tuple",
-    "type_traits": "is_floating_point_v remove_reference_t type_identity_t",
+    "type_traits": "is_floating_point_v is_same_v remove_reference_t type_identity_t",
     "unordered_map": """
         back_inserter begin distance end erase_if iterator_traits make_move_iterator next pair prev
         size ssize unordered_map""",
