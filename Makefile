@@ -39,6 +39,7 @@ oracle: ## make the golden files of the tests anew with numpy and others; fail w
 	@test -f build/build.ninja || cmake --preset app >/dev/null
 	@cmake --build build --target nibble --parallel $(JOBS)
 	@build/oracle/bin/python -B tools/oracle/openai_client.py $(PROGRAM)
+	@build/oracle/bin/python -B tools/oracle/openai_serve.py $(PROGRAM)
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup.sh test
@@ -52,11 +53,12 @@ fuzz: ## run each fuzz target for SECONDS=60, guided by coverage, with sanitizer
 	@tools/fuzz.sh $(SECONDS)
 
 soak: SECONDS ?= 600
-soak: ## load 1,000 streams on the mock for SECONDS=600; fail where memory grows or a request fails
+soak: ## SECONDS=600 of 1,000 streams on the mock, then of mixed load on the server; memory may not grow, nothing fail
 	@tools/setup.sh build
 	@test -f build/build.ninja || cmake --preset app >/dev/null
 	@cmake --build build --target nibble --parallel $(JOBS)
 	@tools/soak.sh $(PROGRAM) $(SECONDS)
+	@tools/soak_serve.py $(PROGRAM) $(SECONDS)
 
 bench: build ## run the benchmarks of the program itself
 	@for program in build/bench/*_bench; do "$$program" --benchmark_min_time=0.2; done

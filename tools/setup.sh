@@ -19,6 +19,7 @@ test_packages=(
   python3 python3-pytest python3-jsonschema python3-selenium python3-pil
   chromium chromium-driver fonts-dejavu-core
   pkgconf man-db bsdextrautils zsh fish
+  wamerican-huge
 )
 
 fuzz_packages=(clang-14 libclang-rt-14-dev)

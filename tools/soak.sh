@@ -66,32 +66,16 @@ wait "$client" || status=$?
 client=
 [[ $status -eq 0 ]] || cat "$folder/load.err" >&2
 
-/usr/bin/python3 -B - "$folder" "$seconds" "$settled" "$status" <<'PYTHON'
+PYTHONPATH=$(dirname "$0") /usr/bin/python3 -B - "$folder" "$seconds" "$settled" "$status" <<'PYTHON'
 import json
 import pathlib
 import sys
 
+from soak_memory import describe, slope
+
 folder, seconds, settled, status = pathlib.Path(sys.argv[1]), *map(int, sys.argv[2:])
 samples = [tuple(map(float, line.split())) for line in (folder / "samples.txt").read_text().splitlines()]
 window = [sample for sample in samples if settled <= sample[0] <= seconds]
-
-
-def slope(column):
-    """MB a minute."""
-    n = len(window)
-    time_mean = sum(sample[0] for sample in window) / n
-    mean = sum(sample[column] for sample in window) / n
-    above = sum((sample[0] - time_mean) * (sample[column] - mean) for sample in window)
-    below = sum((sample[0] - time_mean) ** 2 for sample in window)
-    return above / below * 1024 / 1e6 * 60
-
-
-def show(name, column):
-    mb = [sample[column] * 1024 / 1e6 for sample in samples]
-    each = max(1, len(mb) // 10)
-    print(f"{name:8} {slope(column):+8.3f} MB/min from {window[0][0]:.0f} to {window[-1][0]:.0f} s, "
-          f"peak {max(mb):.1f} MB; every {each} samples: {' '.join(f'{value:.1f}' for value in mb[::each])}")
-
 
 faults = []
 if status != 0:
@@ -99,10 +83,10 @@ if status != 0:
 if len(window) < 0.8 * (seconds - settled):
     faults.append(f"only {len(window)} samples of {seconds - settled} s: the load ended early")
 if len(window) >= 2:
-    show("client", 1)
-    show("mock", 2)
-    if slope(1) > 1:
-        faults.append(f"the client grows by {slope(1):.2f} MB a minute")
+    print(describe("client", samples, window, 1))
+    print(describe("mock", samples, window, 2))
+    if slope(window, 1) > 1:
+        faults.append(f"the client grows by {slope(window, 1):.2f} MB a minute")
 try:
     level = json.loads((folder / "load.json").read_text())["levels"][0]
     print(f"{level['completed']} requests answered, {level['failed']} failed, "

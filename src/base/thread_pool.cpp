@@ -16,6 +16,23 @@ constexpr int kSpins = 20'000;
 // threads than processors.
 constexpr int kSpinsBetweenYields = 256;
 
+// section_: 32 bits of number, 1 open, 15 of workers that have begun, 16 of those at work.
+constexpr int kNumberShift = 32;
+constexpr std::uint64_t kOpen = std::uint64_t{1} << 31;
+constexpr std::uint64_t kOneBegan = std::uint64_t{1} << 16;
+constexpr std::uint64_t kOneAtWork = 1;
+constexpr int kMostThreads = 1 << 15;
+
+std::uint32_t number_of(std::uint64_t section) {
+  return static_cast<std::uint32_t>(section >> kNumberShift);
+}
+std::uint64_t began(std::uint64_t section) {
+  return (section & (kOpen - 1)) / kOneBegan;
+}
+std::uint64_t at_work(std::uint64_t section) {
+  return section & (kOneBegan - 1);
+}
+
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -65,7 +82,7 @@ std::vector<int> usable_processors() {
 }
 
 ThreadPool::ThreadPool(int threads) {
-  NIBBLE_CHECK(threads >= 1);
+  NIBBLE_CHECK(threads >= 1 && threads <= kMostThreads);
   const std::vector<int> processors = usable_processors();
   const bool bound = static_cast<std::size_t>(threads) <= processors.size();
   for (int thread = 1; thread < threads; ++thread) {
@@ -88,26 +105,46 @@ ThreadPool::~ThreadPool() {
   if (!processors_.empty()) bind(::pthread_self(), processors_);
 }
 
+// A worker begins a section at most once, and only while it is open: behind that, `work` is gone.
+bool ThreadPool::enter(std::uint32_t& last) {
+  std::uint64_t section = section_.load(std::memory_order_acquire);
+  do {
+    if ((section & kOpen) == 0 || number_of(section) == last) return false;
+  } while (!section_.compare_exchange_weak(section, section + kOneBegan + kOneAtWork,
+                                           std::memory_order_acq_rel, std::memory_order_acquire));
+  last = number_of(section);
+  return true;
+}
+
 void ThreadPool::serve(int thread) {
   std::uint32_t seen = 0;
+  std::uint32_t last = 0;
   while (true) {
     seen = wait_for_change(generation_, seen, kSpins);
     if (stopping_) return;
+    if (!enter(last)) continue;
     (*work_)(thread);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+    section_.fetch_sub(kOneAtWork, std::memory_order_acq_rel);
+    exits_.fetch_add(1, std::memory_order_release);
+    exits_.notify_one();
   }
 }
 
-void ThreadPool::run_all(const std::function<void(int)>& work) {
-  if (!workers_.empty()) {
-    work_ = &work;
-    running_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
-  }
+void ThreadPool::run_section(const std::function<void(int)>& work, bool all) {
+  if (workers_.empty()) return work(0);
+  work_ = &work;
+  const std::uint32_t number = generation_.load(std::memory_order_relaxed) + 1;
+  section_.store((std::uint64_t{number} << kNumberShift) | kOpen, std::memory_order_release);
+  generation_.store(number, std::memory_order_release);
+  generation_.notify_all();
   work(0);
-  for (std::uint32_t left = running_.load(std::memory_order_acquire); left != 0;) {
-    left = wait_for_change(running_, left, kSpins);
+  if (!all) section_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  const std::uint64_t must_begin = all ? workers_.size() : 0;
+  while (true) {
+    const std::uint32_t exits = exits_.load(std::memory_order_acquire);
+    const std::uint64_t section = section_.load(std::memory_order_acquire);
+    if (began(section) >= must_begin && at_work(section) == 0) return;
+    wait_for_change(exits_, exits, kSpins);
   }
 }
 

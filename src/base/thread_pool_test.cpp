@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
@@ -38,6 +39,41 @@ TEST(ThreadPool, WakesWorkersThatFellAsleep) {
   EXPECT_EQ(done, 2);
 }
 
+// A worker that is held up keeps nobody waiting for work that is done; one that has begun does.
+TEST(ThreadPool, SharedWorkEndsWithoutWorkersThatHaveNotBegun) {
+  ThreadPool pool(2);
+  std::atomic<int> begun = 0;
+  std::atomic<int> ended = 0;
+  std::atomic<int> units = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    WorkQueue queue(3);
+    pool.share([&](int) {
+      ++begun;
+      while (queue.next()) ++units;
+      ++ended;
+    });
+    ASSERT_EQ(begun, ended);
+    ASSERT_EQ(units, 3 * (round + 1));
+  }
+  EXPECT_GE(begun, 20'000);
+  EXPECT_LE(begun, 40'000);
+  std::atomic<int> done = 0;
+  pool.run([&](int) { ++done; });  // and the next section is whole
+  EXPECT_EQ(done, 2);
+}
+
+TEST(ThreadPool, SectionsOfBothKindsInTurn) {
+  ThreadPool pool(5);
+  for (int round = 0; round < 2000; ++round) {
+    std::atomic<int> done = 0;
+    pool.share([&](int) { ++done; });
+    ASSERT_GE(done, 1);
+    std::vector<int> calls(5, 0);
+    pool.run([&](int thread) { ++calls[static_cast<std::size_t>(thread)]; });
+    ASSERT_EQ(calls, std::vector<int>(5, 1));
+  }
+}
+
 TEST(ThreadPool, TheCallerMayRunEverywhereAgain) {
   const std::vector<int> before = usable_processors();
   {
@@ -57,6 +93,44 @@ TEST(WorkQueue, HandsOutEachUnitOnce) {
     while (const auto unit = queue.next()) ++taken[static_cast<std::size_t>(*unit)];
   });
   for (const std::atomic<int>& count : taken) EXPECT_EQ(count, 1);
+}
+
+TEST(ShareQueue, HandsOutEachUnitOnce) {
+  for (const std::int64_t count : {0, 1, 3, 10'000}) {
+    std::vector<std::atomic<int>> taken(static_cast<std::size_t>(count));
+    ThreadPool pool(4);
+    ShareQueue queue(count, pool.threads());
+    pool.run([&](int thread) {
+      while (const auto unit = queue.next(thread)) ++taken[static_cast<std::size_t>(*unit)];
+    });
+    for (const std::atomic<int>& times : taken) EXPECT_EQ(times, 1);
+  }
+}
+
+TEST(ShareQueue, AThreadTakesItsOwnShareInOrderAndThenWhatOthersLeft) {
+  ShareQueue queue(7, 2);  // shares of 3 and 4
+  std::vector<std::int64_t> taken;
+  taken.push_back(queue.next(0).value_or(-1));
+  while (const auto unit = queue.next(1)) taken.push_back(*unit);
+  EXPECT_EQ(taken, (std::vector<std::int64_t>{0, 3, 4, 5, 6, 1, 2}));
+  EXPECT_FALSE(queue.next(0));
+}
+
+TEST(ShareQueue, MoreThreadsThanShares) {
+  ShareQueue queue(100, 1000);
+  std::vector<std::int64_t> taken;
+  while (const auto unit = queue.next(999)) taken.push_back(*unit);
+  std::sort(taken.begin(), taken.end());
+  ASSERT_EQ(taken.size(), 100U);
+  EXPECT_EQ(taken.front(), 0);
+  EXPECT_EQ(taken.back(), 99);
+}
+
+TEST(ThreadPool, SmallWorkIsDoneByTheCallerAlone) {
+  ThreadPool pool(4);
+  std::vector<int> threads;
+  pool.run_for(100, [&](int thread) { threads.push_back(thread); });
+  EXPECT_EQ(threads, std::vector<int>{0});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "engine/score.h"
 #include "text/tokenizer.h"
+#include "text/utf8.h"
 
 namespace nibble {
 namespace {
@@ -60,6 +61,9 @@ Result<std::int64_t> window_of(const PerplexityRequest& request, std::int64_t ma
 Result<Perplexity> measure_perplexity(const PerplexityRequest& request,
                                       const std::function<void(double share)>& progress) {
   NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(request.text, kMostTextBytes));
+  if (!text::is_valid_utf8(text)) {
+    return input_error("{} is not valid UTF-8; give a text in UTF-8", request.text.string());
+  }
   NIBBLE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::load_tokenizer(request.folder));
   NIBBLE_ASSIGN_OR_RETURN(const std::vector<text::TokenId> tokens,
                           tokenizer.encode(text, {.add_special = false}));
@@ -87,9 +91,14 @@ Result<Perplexity> measure_perplexity(const PerplexityRequest& request,
   return found;
 }
 
-Json to_json(const Perplexity& found) {
+Json to_json(const PerplexityRequest& request, const Perplexity& found) {
   return Json::object()
       .set("schema", "nibble.perplexity/1")
+      .set("model", request.folder.filename().string())
+      .set("text", request.text.filename().string())
+      .set("activations", to_string(request.options.activations))
+      .set("kv_format", to_string(request.options.kv_format))
+      .set("threads", request.threads)
       .set("tokens", found.tokens)
       .set("characters", found.characters)
       .set("window", found.window)

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -18,7 +19,7 @@ namespace nibble {
 
 struct PerplexityRequest {
   std::filesystem::path folder;  // of the checkpoint, with its tokenizer.json
-  std::filesystem::path text;    // UTF-8; special tokens written in it become these tokens
+  std::filesystem::path text;    // valid UTF-8; special tokens written in it become these tokens
   engine::ModelOptions options;
   // Tokens that are scored together; 0: the model's context less one, at most 2,048. Each window
   // begins with the model's bos token, or its eos token where it has no other, so that its first
@@ -33,7 +34,9 @@ struct Perplexity {
   std::int64_t window = 0;
   double nats = 0;  // of all tokens
   double per_token() const { return std::exp(nats / static_cast<double>(tokens)); }
-  double bits_per_character() const {
+  // Nothing where the text has special tokens alone.
+  std::optional<double> bits_per_character() const {
+    if (characters == 0) return std::nullopt;
     return nats / std::log(2.0) / static_cast<double>(characters);
   }
 };
@@ -42,6 +45,7 @@ struct Perplexity {
 Result<Perplexity> measure_perplexity(const PerplexityRequest& request,
                                       const std::function<void(double share)>& progress);
 
-Json to_json(const Perplexity& found);
+// nibble.perplexity/1; the caller adds its own version and command.
+Json to_json(const PerplexityRequest& request, const Perplexity& found);
 
 }  // namespace nibble

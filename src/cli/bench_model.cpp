@@ -1,7 +1,6 @@
 #include "cli/bench_model.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fmt/core.h>
 #include <string>
 #include <utility>
@@ -22,14 +21,6 @@ constexpr std::int64_t kMostSequences = 1024;
 constexpr std::int64_t kMostContext = 1 << 20;
 // More would only wait for each other.
 constexpr std::int64_t kMostThreadsEach = 4;
-
-Result<std::filesystem::path> model_folder(const Arguments& arguments) {
-  const auto given = arguments.text("--model");
-  if (!given) return unpack_embedded_model();
-  if (std::filesystem::is_directory(*given)) return std::filesystem::path(*given);
-  return input_error(
-      "--model is \"{}\", which is no folder; give a checkpoint's folder, with weights", *given);
-}
 
 Result<engine::ModelOptions> model_options(const Arguments& arguments) {
   engine::ModelOptions options;
@@ -99,6 +90,15 @@ std::string ops_table(const StepReport& report, const Style& style) {
     }
     table.row(std::move(cells));
   }
+  table.rule();
+  std::vector<Cell> sums = {"sum", "-"};
+  for (const StepLevel& level : report.levels) {
+    double time_us = 0;
+    for (const StepOp& op : level.ops) time_us += op.time_us.value_or(0);
+    sums.emplace_back(format_time_us(time_us));
+    sums.emplace_back(format_time_us(level.floor_us));
+  }
+  table.row(std::move(sums));
   return table.render(style);
 }
 
@@ -137,7 +137,9 @@ std::string step_text(const StepReport& report, const Style& style) {
                       format_rate(roofs.read.value * kGiga, "B/s"),
                       format_rate(roofs.rates.at(Precision::kBf16).value * kTera, "op/s"));
   text += levels_table(report, style) + "\n";
-  text += "All layers together, by operation\n" + ops_table(report, style);
+  text +=
+      "All layers together, by operation (a median each, so that they add up to about the step)\n";
+  text += ops_table(report, style);
   for (const StepLevel& level : report.levels) {
     if (!level.error.empty()) {
       text += fmt::format("\nerror at {} sequences: {}\n", level.sequences, level.error);
@@ -224,11 +226,12 @@ Result<int> run_bench_perplexity(const Arguments& arguments) {
                             done = share;
                           }));
   if (arguments.has("--json")) {
-    print_json(to_json(found), arguments);
+    print_json(to_json(request, found), arguments);
     return 0;
   }
-  fmt::print("{:.4f} bits per character, perplexity {:.3f} per token\n", found.bits_per_character(),
-             found.per_token());
+  const auto bits = found.bits_per_character();
+  fmt::print("{}perplexity {:.3f} per token\n",
+             bits ? fmt::format("{:.4f} bits per character, ", *bits) : "", found.per_token());
   fmt::print(
       "{} tokens, {} characters, in windows of {} tokens, weights as stored x {} activations\n",
       format_count(static_cast<double>(found.tokens)),

@@ -11,6 +11,7 @@
 
 #include "base/embedded.h"
 #include "base/file.h"
+#include "base/text.h"
 
 namespace nibble::embedded {
 std::span<const EmbeddedFile> embedded_model();
@@ -52,17 +53,30 @@ Result<std::filesystem::path> unpack_embedded_model() {
     if (!holds(folder / file.name, file.text)) missing.emplace_back(folder / file.name, file.text);
   }
   if (missing.empty()) return folder;
-  std::error_code code;
-  std::filesystem::create_directories(folder, code);
-  if (code) {
+  const auto failed = [&](std::string_view why) {
     return run_error(
         "the embedded model cannot be unpacked into {}: {}; set XDG_CACHE_HOME to a folder that "
         "can "
         "be written, or give a checkpoint with --model",
-        folder.string(), code.message());
+        folder.string(), why);
+  };
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (code) return failed(code.message());
+  if (const Result<> written = write_files(missing); !written) {
+    return failed(written.error().message);
   }
-  NIBBLE_RETURN_IF_ERROR(write_files(missing));
   return folder;
+}
+
+Result<std::filesystem::path> model_folder(const Arguments& arguments) {
+  const auto given = arguments.text("--model");
+  if (!given) return unpack_embedded_model();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(*given, ignored)) return std::filesystem::path(*given);
+  return input_error(
+      "--model is \"{}\", which is no folder; give a checkpoint's folder, with weights",
+      printable(*given));
 }
 
 }  // namespace nibble::cli

@@ -276,6 +276,25 @@ load::TokenTools token_tools(const std::optional<text::Tokenizer>& tokenizer,
   return tools;
 }
 
+namespace {
+
+// Every request of fixed lengths that do not fit would be refused: said before they are sent.
+Result<> check_fits(const DatasetFlags& flags, const drive::WireFacts& wire) {
+  if (flags.kind != DatasetKind::kRandom || !wire.max_model_len) return {};
+  const std::int64_t input = flags.random.input_len;
+  const std::int64_t output = flags.random.output_len;
+  if (input + output + wire.template_tokens <= *wire.max_model_len) return {};
+  return input_error(
+      "the server takes {} tokens of prompt and answer together (max_model_len), fewer than the {} "
+      "+ "
+      "{}{} that were to be sent; give a smaller --input-len or --output-len",
+      *wire.max_model_len, input, output,
+      wire.template_tokens > 0 ? fmt::format(" and {} of its chat template", wire.template_tokens)
+                               : "");
+}
+
+}  // namespace
+
 Result<DatasetMaker> dataset_maker(const DatasetFlags& flags,
                                    const std::optional<text::Tokenizer>& tokenizer,
                                    const drive::Target& target) {
@@ -293,6 +312,7 @@ Result<DatasetMaker> dataset_maker(const DatasetFlags& flags,
               "the server refuses token ids, which --dataset-name random-ids sends; "
               "give random");
         }
+        NIBBLE_RETURN_IF_ERROR(check_fits(flags, wire));
         const bool as_expected =
             wire.token_ids == expected.token_ids && (of_file || !wire.vocabulary);
         if (as_expected && (exact || !wire.tokens_per_word)) return made;

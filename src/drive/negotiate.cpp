@@ -1,5 +1,6 @@
 #include "drive/negotiate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fmt/format.h>
@@ -18,7 +19,8 @@ constexpr std::int64_t kShortProbe = 16;  // words, or token ids
 constexpr std::int64_t kLongProbe = 144;
 constexpr std::int64_t kWordNoise = 4;  // words differ in their tokens
 constexpr auto kRetryEvery = std::chrono::milliseconds(250);
-constexpr std::int32_t kHarmlessId = 1000;  // special tokens lie elsewhere
+constexpr std::int64_t kHarmlessId = load::kFirstId;
+constexpr std::int64_t kHarmlessIds = 1000;
 
 // A field that servers refuse, and the target without it.
 struct Relaxation {
@@ -48,7 +50,12 @@ class Negotiation {
     deadline_ = monotonic_now() + patience;
     NIBBLE_RETURN_IF_ERROR(wait_for_listener());
     wire_.identity = identify(wire_.target.url, web_options());
+    if (wire_.identity.vocabulary) take_vocabulary(*wire_.identity.vocabulary);
     NIBBLE_RETURN_IF_ERROR(choose_model());
+    const auto& limits = wire_.identity.max_model_len;
+    if (const auto limit = limits.find(wire_.target.model); limit != limits.end()) {
+      wire_.facts.max_model_len = limit->second;
+    }
     NIBBLE_ASSIGN_OR_RETURN(const bool answered, find_form());
     wire_.facts.token_ids = sends_ids(wire_.target);
     if (answered) NIBBLE_RETURN_IF_ERROR(measure_words());
@@ -97,13 +104,21 @@ class Negotiation {
                        wire_.target.url.text(), wire_.identity.models_reason);
   }
 
-  Result<Sent> ask(const Target& target, std::int64_t length) {
+  // A prompt of harmless ids, or of words. `last_id` stands at the end of the ids.
+  Result<Sent> ask(const Target& target, std::int64_t length,
+                   std::optional<std::int64_t> last_id = std::nullopt) {
     load::Prompt prompt{.output_tokens = kProbeTokens};
     Random random(load::mix({static_cast<std::uint64_t>(monotonic_now())}));
     if (sends_ids(target)) {
-      for (std::int64_t id = 0; id < length; ++id) {
-        prompt.ids.push_back(kHarmlessId + static_cast<std::int32_t>(random.below(1000)));
+      const std::int64_t end = wire_.facts.vocabulary.value_or(load::kEndId);
+      const std::int64_t first = std::min(kHarmlessId, end / 2);
+      const std::int64_t choices = std::min(kHarmlessIds, end - first);
+      for (std::int64_t count = 0; count < length; ++count) {
+        const auto drawn =
+            static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(choices)));
+        prompt.ids.push_back(static_cast<std::int32_t>(first + drawn));
       }
+      if (last_id) prompt.ids.back() = static_cast<std::int32_t>(*last_id);
     } else {
       prompt.text = load::text_of(length, "", 0, {}, random).text;
     }
@@ -211,7 +226,12 @@ class Negotiation {
   // How long words are in tokens, and what a chat template adds: from two prompts.
   Result<> measure_words() {
     NIBBLE_ASSIGN_OR_RETURN(const Sent small, ask(wire_.target, kShortProbe));
-    NIBBLE_ASSIGN_OR_RETURN(const Sent large, ask(wire_.target, kLongProbe));
+    const std::int64_t last_id = wire_.facts.vocabulary.value_or(load::kEndId) - 1;
+    NIBBLE_ASSIGN_OR_RETURN(Sent large, ask(wire_.target, kLongProbe, last_id));
+    if (sends_ids(wire_.target) && refused(large) && !wire_.facts.vocabulary) {
+      NIBBLE_RETURN_IF_ERROR(find_vocabulary());
+      NIBBLE_ASSIGN_OR_RETURN(large, ask(wire_.target, kLongProbe));
+    }
     const auto& few = small.record.prompt_tokens;
     const auto& many = large.record.prompt_tokens;
     if (!few || !many || *many <= *few) return {};
@@ -227,6 +247,29 @@ class Negotiation {
                       "tokens",
                       added));
     }
+    return {};
+  }
+
+  void take_vocabulary(std::int64_t count) {
+    if (count >= load::kEndId) return;
+    wire_.facts.vocabulary = count;
+    wire_.notes.push_back(
+        fmt::format("the server has {} token ids: prompts of random ids hold no others", count));
+  }
+
+  // A model of few tokens refuses most prompts of random ids, or all. Its server says why in words
+  // of its own; which ids it takes is the same everywhere. Harmless ids were taken before.
+  Result<> find_vocabulary() {
+    std::int64_t taken = kHarmlessId;
+    std::int64_t refused_id = load::kEndId - 1;
+    NIBBLE_ASSIGN_OR_RETURN(const Sent highest, ask(wire_.target, kShortProbe, refused_id));
+    if (!refused(highest)) return {};  // it was not for its ids that the long one was refused
+    while (refused_id - taken > 1 && !interrupted_) {
+      const std::int64_t middle = taken + (refused_id - taken) / 2;
+      NIBBLE_ASSIGN_OR_RETURN(const Sent sent, ask(wire_.target, kShortProbe, middle));
+      (refused(sent) ? refused_id : taken) = middle;
+    }
+    take_vocabulary(refused_id);
     return {};
   }
 

@@ -34,6 +34,12 @@ class PickyServer {
   }
   const std::string& url() const { return url_; }
   int requests() const { return requests_; }
+  // Ids of at least `count` are refused; `told`: /server_info says so.
+  void limit_ids(std::int64_t count, bool told = false) {
+    id_end_ = count;
+    tells_vocabulary_ = told;
+  }
+  std::int64_t refused_ids() const { return refused_ids_; }
 
  private:
   awaitable<void> serve(net::ServerRequest request, net::ResponseWriter& writer) {
@@ -46,6 +52,9 @@ class PickyServer {
 
   std::string answer(const net::ServerRequest& request, int& status) {
     if (request.target == "/v1/models") return R"({"data": [{"id": "first"}, {"id": "second"}]})";
+    if (tells_vocabulary_ && request.target == "/server_info") {
+      return fmt::format(R"({{"model": {{"vocabulary": {}}}}})", id_end_.load());
+    }
     if (request.method != "POST") {
       status = 404;
       return "{}";
@@ -64,12 +73,23 @@ class PickyServer {
       return fmt::format(R"({{"error": {{"message": "unknown field {}"}}}})", field);
     }
     const Json& prompt = *json->find("prompt");
+    if (prompt.is_array() && highest(prompt) >= id_end_) {
+      ++refused_ids_;
+      status = refusal_;
+      return R"({"error": {"message": "out of vocabulary"}})";
+    }
     const std::size_t tokens =
         prompt.is_array() ? prompt.as_array().size()
                           : 2 * static_cast<std::size_t>(mock::count_words(prompt.as_string())) + 5;
     return fmt::format(R"({{"choices": [{{"text": "a b c d", "finish_reason": "length"}}],
         "usage": {{"prompt_tokens": {}, "completion_tokens": 4}}}})",
                        tokens);
+  }
+
+  static std::int64_t highest(const Json& prompt) {
+    std::int64_t most = 0;
+    for (const Json& id : prompt.as_array()) most = std::max(most, id.as_integer());
+    return most;
   }
 
   static bool has(const Json& json, const std::string& field) {
@@ -82,6 +102,9 @@ class PickyServer {
   std::string key_;
   int refusal_;
   std::atomic<int> requests_ = 0;
+  std::atomic<std::int64_t> id_end_ = INT32_MAX;
+  std::atomic<bool> tells_vocabulary_ = false;
+  std::atomic<std::int64_t> refused_ids_ = 0;
   net::Loops loops_;
   net::HttpServer server_;
   std::string url_;
@@ -128,6 +151,44 @@ TEST(Negotiate, WordsAreMeasuredWhereIdsAreRefused) {
   ASSERT_TRUE(wire.facts.tokens_per_word.has_value());
   EXPECT_NEAR(*wire.facts.tokens_per_word, 2, 1e-9);
   EXPECT_EQ(wire.facts.template_tokens, 5);
+}
+
+TEST(Negotiate, AVocabularyThatIsToldIsNotAskedFor) {
+  for (const std::int64_t count : {1, 2, 300, 1500, 4096, 29'999}) {
+    PickyServer server({});
+    server.limit_ids(count, true);
+    const Wire wire = agreed(server.url());
+    EXPECT_EQ(wire.facts.vocabulary, count);
+    EXPECT_TRUE(wire.facts.token_ids);
+    EXPECT_EQ(server.refused_ids(), 0) << count;
+    ASSERT_EQ(wire.notes.size(), 1U);
+    EXPECT_NE(wire.notes[0].find(fmt::format("{} token ids", count)), std::string::npos);
+  }
+}
+
+TEST(Negotiate, AVocabularyThatIsNotToldIsFound) {
+  for (const int refusal : {400, 422, 500}) {
+    for (const std::int64_t count : {2000, 4096, 29'999}) {
+      PickyServer server({}, "", refusal);
+      server.limit_ids(count);
+      const Wire wire = agreed(server.url());
+      EXPECT_EQ(wire.facts.vocabulary, count);
+      EXPECT_TRUE(wire.facts.token_ids);
+      EXPECT_EQ(wire.facts.template_tokens, 0);
+      EXPECT_LE(server.requests(), 22);  // three as always, and 2^15 > 29,000 halved
+    }
+  }
+}
+
+TEST(Negotiate, AVocabularyLargeEnoughIsOfNoInterest) {
+  for (const bool told : {false, true}) {
+    PickyServer server({});
+    server.limit_ids(30'000, told);
+    const Wire wire = agreed(server.url());
+    EXPECT_FALSE(wire.facts.vocabulary.has_value());
+    EXPECT_TRUE(wire.notes.empty());
+    EXPECT_EQ(server.requests(), 3);
+  }
 }
 
 TEST(Negotiate, AServerThatStumblesOverAFieldIsAskedWithoutIt) {

@@ -67,9 +67,13 @@ struct LevelOptions {
 
 // What the first requests told about the wire, for whoever makes prompts.
 struct WireFacts {
-  bool token_ids = false;                 // backend and server take prompts as token ids
-  std::optional<double> tokens_per_word;  // of common words, by the server's usage
-  std::int64_t template_tokens = 0;       // that a chat template adds to every prompt
+  bool token_ids = false;                     // backend and server take prompts as token ids
+  std::optional<double> tokens_per_word;      // of common words, by the server's usage
+  std::int64_t template_tokens = 0;           // that a chat template adds to every prompt
+  std::optional<std::int64_t> max_model_len;  // prompt and answer together, as the server tells it
+  // Token ids of at least this number are refused. Unset where all are taken that prompts draw
+  // from.
+  std::optional<std::int64_t> vocabulary;
 };
 
 enum class SelfAudit { kOff, kCached, kFresh };

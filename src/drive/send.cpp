@@ -6,7 +6,7 @@ namespace nibble::drive {
 namespace {
 
 constexpr Nanoseconds kPageTimeout = 5'000'000'000;
-constexpr Nanoseconds kLookEvery = 5'000'000;
+constexpr Nanoseconds kLookForInterrupt = 5'000'000;
 
 net::HttpRequest request_of(const Target& target, Job& job) {
   const std::string_view endpoint =
@@ -65,7 +65,7 @@ void Prober::run(const net::Loops::Task& task) {
   });
   loops_.run(0, [&]() -> boost::asio::awaitable<void> {
     while (!done) {
-      co_await net::sleep_for(kLookEvery);
+      co_await net::sleep_for(kLookForInterrupt);
       if (!interrupted_) continue;
       requests_->cancel_all();
       pages_->cancel_all();

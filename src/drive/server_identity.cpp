@@ -86,6 +86,7 @@ class Reader {
     if (health != nullptr && !health->ok()) note(kHealth, health->error().message);
 
     identity_.engine = engine_of(models, info, props);
+    identity_.vocabulary = vocabulary_of(models, info);
     const Json* entries = identity_.models.empty() ? nullptr : models.find("data");
     identity_.json = Json::object()
                          .set("engine", identity_.engine.empty() ? Json() : identity_.engine)
@@ -147,6 +148,7 @@ class Reader {
     for (const api::ModelInfo& model : *models) {
       if (model.id.empty() || model.id.size() > kLongestModel) continue;
       identity_.models.push_back(model.id);
+      if (model.max_model_len) identity_.max_model_len.emplace(model.id, *model.max_model_len);
     }
     if (identity_.models.empty()) identity_.models_reason = "/v1/models names no model";
   }
@@ -168,6 +170,18 @@ class Reader {
     if (props.find("default_generation_settings") != nullptr) return "llamacpp";
     if (info.find("internal_states") != nullptr) return "sglang";
     return "";
+  }
+
+  static std::optional<std::int64_t> vocabulary_of(const Json& models, const Json& info) {
+    const Json* model = info.find("model");
+    const Json* told = model != nullptr ? model->find("vocabulary") : nullptr;
+    const Json* data = models.find("data");
+    if (told == nullptr && data != nullptr && data->is_array() && !data->as_array().empty()) {
+      const Json* meta = data->as_array().front().find("meta");
+      told = meta != nullptr ? meta->find("n_vocab") : nullptr;
+    }
+    const bool sensible = told != nullptr && told->is_integer() && told->as_integer() > 0;
+    return sensible ? std::optional(told->as_integer()) : std::nullopt;
   }
 
   static Json version_of(const Json& version, const Json& info, const Json& props) {

@@ -5,7 +5,9 @@
 //   setup.server = identity.json;
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +21,12 @@ namespace nibble::drive {
 struct ServerIdentity {
   std::vector<std::string> models;  // ids of /v1/models, in its order
   std::string models_reason;        // why there are none
-  std::string engine;               // "vllm", "sglang", "trtllm", "llamacpp", ""
+  // By model id, where /v1/models tells it: tokens of prompt and answer together.
+  std::map<std::string, std::int64_t, std::less<>> max_model_len;
+  std::string engine;  // "vllm", "sglang", "trtllm", "llamacpp", ""
+  // How many token ids there are, where the server tells: nibble's /server_info and llama.cpp's
+  // /v1/models do.
+  std::optional<std::int64_t> vocabulary;
   // {"engine": ..., "version": ..., "healthy": true, "models": [...], "server_info": {...},
   // "props": {...}, "reasons": {"/props": "..."}}: the entries of /v1/models and the answers of
   // /get_server_info or /server_info and /props as they came, without what looks like a secret,

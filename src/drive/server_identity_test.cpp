@@ -99,6 +99,22 @@ TEST(ServerIdentity, KnowsEnginesByWhatOnlyTheyHave) {
   EXPECT_EQ(engine({}), "");
 }
 
+TEST(ServerIdentity, KnowsTheVocabularyWhereItIsTold) {
+  const auto vocabulary = [](const char* page, const char* body) {
+    return identity_of({{page, std::string(body)}}, {}).vocabulary;
+  };
+  EXPECT_EQ(vocabulary("/server_info", R"({"model": {"vocabulary": 4096}})"), 4096);
+  // llama.cpp
+  EXPECT_EQ(vocabulary("/v1/models", R"({"data": [{"id": "x", "meta": {"n_vocab": 32000}}]})"),
+            32000);
+  for (const char* odd : {"{}", "[]", R"({"model": 3})", R"({"model": {"vocabulary": "4096"}})",
+                          R"({"model": {"vocabulary": 0}})", R"({"model": {"vocabulary": -5}})",
+                          R"({"model": {"vocabulary": 4096.5}})", R"({"data": [3]})"}) {
+    EXPECT_FALSE(vocabulary("/server_info", odd).has_value()) << odd;
+    EXPECT_FALSE(vocabulary("/v1/models", odd).has_value()) << odd;
+  }
+}
+
 TEST(ServerIdentity, TakesTheNewNameOfServerInfo) {
   const ServerIdentity identity =
       identity_of({{"/get_server_info", run_error("/get_server_info answers status 404")},

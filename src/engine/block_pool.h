@@ -2,9 +2,9 @@
 // use.
 //
 //   BlockPool pool({.blocks = 512, .block_tokens = 16});
-//   BlockLease lease = pool.lease(pool.find(prompt));   // what is cached of the prompt's full
-//   blocks pool.extend(lease, 3);                              // and three more
-//   pool.publish(lease, computed_tokens);               // full blocks that a step has computed
+//   BlockLease lease = pool.lease(pool.find(prompt));   // what is cached of the prompt
+//   pool.extend(lease, 3);                              // and three blocks more
+//   pool.publish(lease, computed_tokens);               // full blocks that a step computed
 //   lease = {};                                         // all of them go back
 #pragma once
 

@@ -172,6 +172,7 @@ void Engine::Impl::cancel_all() {
 void Engine::Impl::step(ThreadPool& pool) {
   const Nanoseconds start = monotonic_now();
   const StepPlan plan = scheduler.plan();
+  publish_state(start);  // who asks during the step finds running what it computes
   const auto values = static_cast<std::size_t>(plan.samples * model->info().vocabulary);
   model->forward(plan.batch(), std::span(logits).first(values), pool);
   sample(plan, pool);
@@ -193,7 +194,7 @@ void Engine::Impl::sample(const StepPlan& plan, ThreadPool& pool) {
   sampled.assign(sequences.size(), std::nullopt);
   const auto vocabulary = static_cast<std::size_t>(model->info().vocabulary);
   WorkQueue queue(plan.samples);
-  pool.run([&](int worker) {
+  pool.share([&](int worker) {
     while (const std::optional<std::int64_t> unit = queue.next()) {
       const auto row = static_cast<std::size_t>(*unit);
       const Sequence& sequence = *sequences[row];
@@ -299,7 +300,9 @@ const ModelInfo& Engine::model() const {
 
 EngineState Engine::state() const {
   const std::lock_guard lock(impl_->shared->mutex);
-  return impl_->shared->state;
+  EngineState state = impl_->shared->state;
+  state.waiting += static_cast<std::int64_t>(impl_->shared->arrivals.size());
+  return state;
 }
 
 void Engine::stop(Nanoseconds grace) {

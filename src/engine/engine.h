@@ -31,7 +31,8 @@ struct EngineOptions {
   int threads = 0;  // 0: as many as there are processors for this program
 };
 
-// A moment of the engine, as of the end of its last step. Any thread may ask.
+// A moment of the engine: requests and blocks as its last step found them when it began or left
+// them when it ended, counts as of that end. Any thread may ask.
 struct EngineState {
   std::int64_t running = 0;
   std::int64_t waiting = 0;

@@ -68,14 +68,6 @@ std::unique_ptr<Engine> start(EngineOptions options, FakeOptions fake = {}) {
   return std::move(engine).value();
 }
 
-std::vector<TokenId> prompt_of(std::int64_t count, TokenId kind = 1) {
-  std::vector<TokenId> prompt;
-  for (std::int64_t index = 0; index < count; ++index) {
-    prompt.push_back(static_cast<TokenId>((kind + index * 3) % (kFakeVocabulary - 1)));
-  }
-  return prompt;
-}
-
 Answer ask(Engine& engine, const EngineRequest& request) {
   Listener listener;
   auto ticket = engine.submit(request, listener.sink());

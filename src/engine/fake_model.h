@@ -152,4 +152,13 @@ inline Answer answer_alone(const EngineRequest& request) {
   return answer;
 }
 
+// `count` tokens that no other `kind` begins with.
+inline std::vector<TokenId> prompt_of(std::int64_t count, TokenId kind = 1) {
+  std::vector<TokenId> prompt;
+  for (std::int64_t index = 0; index < count; ++index) {
+    prompt.push_back(static_cast<TokenId>((kind + index * 3) % (kFakeVocabulary - 1)));
+  }
+  return prompt;
+}
+
 }  // namespace nibble::engine

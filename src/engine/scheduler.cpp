@@ -80,7 +80,8 @@ void Scheduler::add_rows(StepPlan& plan, std::uint64_t id, const Sequence& seque
   if (samples) ++plan.samples;
 }
 
-// Those that have one token left to compute: all that have had a token, and the ends of prompts.
+// Those that have one token left to compute: all that have had a token and were not driven out
+// since, and the ends of prompts.
 void Scheduler::plan_decodes(StepPlan& plan) {
   for (auto at = running_.begin(); at != running_.end(); ++at) {
     auto& [id, sequence] = *at;
@@ -90,6 +91,7 @@ void Scheduler::plan_decodes(StepPlan& plan) {
   }
 }
 
+// Prompts, and what was known of those that were driven out.
 void Scheduler::plan_prompts(StepPlan& plan) {
   for (const auto& [id, sequence] : running_) {
     if (rows_left(plan) == 0) return;
@@ -151,26 +153,23 @@ std::vector<StepResult> Scheduler::complete(const StepPlan& plan,
                                             std::span<const std::optional<OutputToken>> sampled) {
   NIBBLE_CHECK(in_step_ && static_cast<std::int64_t>(sampled.size()) == plan.samples);
   in_step_ = false;
+  bool bad_logits = false;
   std::vector<StepResult> results;
   for (const StepPlan::Part& part : plan.parts) {
     const auto at = running_.find(part.id);
     NIBBLE_CHECK(at != running_.end());
     Sequence& sequence = at->second;
+    sequence.computed += part.rows;
     const auto computed =
-        std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.computed += part.rows));
+        std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.computed));
     if (!part.samples) {
       pool_.publish(sequence.blocks, computed);
       continue;
     }
     const std::optional<OutputToken>& token = sampled.front();
     sampled = sampled.subspan(1);
-    // Keys and values behind bad logits may be bad: neither these nor any that came before them
-    // from the same source may reach another request.
-    if (token) {
-      pool_.publish(sequence.blocks, computed);
-    } else {
-      pool_.forget();
-    }
+    pool_.publish(sequence.blocks, computed);
+    bad_logits = bad_logits || !token;
 
     StepResult result{.id = part.id, .update = {}};
     result.update.cached_tokens = *sequence.cached_tokens;
@@ -180,6 +179,9 @@ std::vector<StepResult> Scheduler::complete(const StepPlan& plan,
     if (result.update.finish) running_.erase(at);
     results.push_back(std::move(result));
   }
+  // Keys and values behind bad logits may be bad: neither those of this step nor any that came
+  // before them from the same source may reach another request.
+  if (bad_logits) pool_.forget();
   return results;
 }
 

@@ -1,11 +1,11 @@
 // Which tokens of which requests the next step computes. No thread, no clock, no model.
 //
 //   Scheduler scheduler({.max_running_requests = 64, .max_num_batched_tokens = 256}, pool);
-//   scheduler.add(id, std::move(request));              // ids ascend: that is the order of service
+//   scheduler.add(id, std::move(request));          // ids ascend: the order of service
 //   const StepPlan plan = scheduler.plan();
-//   model.forward(plan.batch(), logits, threads);       // then a token for each sequence that
-//   samples for (StepResult& result : scheduler.complete(plan, tokens))
-//   sink_of(result.id)(result.update);
+//   model.forward(plan.batch(), logits, threads);   // then a token for each part that samples
+//   const auto results = scheduler.complete(plan, tokens);
+//   for (StepResult& result : results) sink_of(result.id)(result.update);
 //
 // The life of a request: it waits; it is placed when the pool has all the blocks of its known
 // tokens, and runs; its prompt is computed in chunks; then each step gives it a token and, where

@@ -92,15 +92,6 @@ class Rig {
   std::map<std::uint64_t, Answer> answers_;
 };
 
-// `count` tokens that no other `kind` begins with.
-std::vector<TokenId> prompt_of(std::int64_t count, TokenId kind) {
-  std::vector<TokenId> prompt;
-  for (std::int64_t index = 0; index < count; ++index) {
-    prompt.push_back(static_cast<TokenId>((kind + index * 3) % (kFakeVocabulary - 1)));
-  }
-  return prompt;
-}
-
 using Rows = std::map<std::uint64_t, std::int64_t>;
 
 TEST(Scheduler, ComputesAPromptInChunksAndThenATokenAStep) {

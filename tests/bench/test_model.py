@@ -27,7 +27,7 @@ def test_the_card_holds_on_held_out_text(bench, source_dir):
     result = bench("perplexity", "--text", str(source_dir / "data/tiny/held_out.txt"), "--json")
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
-    assert found["schema"] == "nibble.perplexity/1"
+    validator(source_dir, "perplexity").validate(found)
     assert found["tokens"] == card["counts"]["held_out_tokens"]
     assert found["characters"] == card["counts"]["held_out_characters"]
     assert found["window"] == 1023
@@ -65,7 +65,7 @@ def test_a_step_beside_its_floor(bench, source_dir):
 def test_tables_for_people(bench):
     result = bench("step", "--concurrency", "2", "--context", "8", "--seconds", "0.05")
     assert result.returncode == 0, result.stderr
-    assert "moe.gate_up" in result.stdout and "x floor" in result.stdout
+    assert "moe.gate_up" in result.stdout and "x floor" in result.stdout and "sum" in result.stdout
     assert result.stderr == ""
 
 
@@ -103,6 +103,11 @@ def test_the_embedded_model_is_unpacked_once_and_mended(bench, cache):
     weights.write_bytes(weights.read_bytes()[:-1])
     assert bench("perplexity", "--text", str(text)).stdout == first.stdout
     assert weights.stat().st_mtime_ns != before
+
+
+def test_text_that_is_none(bench, cache):
+    (cache / "bytes").write_bytes(bytes(range(256)))
+    assert_usage_error(bench("perplexity", "--text", str(cache / "bytes")), "bytes", "UTF-8")
 
 
 def test_a_cache_that_cannot_be_written(nibble, tmp_path):

@@ -204,6 +204,42 @@ def test_f_no_prompt_begins_like_another(load):
     assert len(set(blocks)) == len(blocks)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_prompts_hold_no_ids_beyond_the_vocabulary(load, told):
+    """4,096 tokens: told by /server_info, or found out by what is refused."""
+    def refuse(handler, body):
+        if max(body["prompt"]) < 4096:
+            return False
+        handler.say(400, json.dumps({"error": {"message": "token id out of vocabulary"}}))
+        return True
+
+    def page(path):
+        return json.dumps({"model": {"vocabulary": 4096}}) if told and path == "/server_info" else None
+
+    with FakeServer(answer=refuse, page=page) as server:
+        run = load.quiet(server.url, "--max-concurrency", 2, "--num-prompts", 6, "--random-output-len", 4,
+                         input_len=400).well()
+    assert run.level["completed"] == 6
+    drawn = {token for _, _, body in server.posts()[-6:] for token in body["prompt"]}
+    assert 1000 <= min(drawn) and 4000 < max(drawn) < 4096  # the whole range is drawn from
+    if told:
+        assert all(max(body["prompt"]) < 4096 for _, _, body in server.posts())
+
+
+def test_lengths_that_cannot_fit_are_said_before_anything_is_sent(load):
+    models = json.dumps({"object": "list", "data": [{"id": "small", "object": "model", "max_model_len": 300}]})
+    with FakeServer(page=lambda path: models if path == "/v1/models" else None) as server:
+        fits = load.quiet(server.url, "--max-concurrency", 1, "--num-prompts", 1, "--random-output-len", 4,
+                          input_len=296).well()
+        assert fits.level["completed"] == 1
+        sent = len(server.posts())
+        run = load.quiet(server.url, "--max-concurrency", 1, "--num-prompts", 1, "--random-output-len", 5,
+                         input_len=296)
+    assert run.status == 2
+    assert "takes 300 tokens" in run.errors and "296 + 5" in run.errors and "--input-len" in run.errors
+    assert len(server.posts()) - sent < 20  # what the negotiation asks; no load
+
+
 def test_f_a_shared_prefix_is_shared_and_nothing_else(load):
     with FakeServer() as server:
         load.quiet(server.url, "--dataset-name", "generated-shared-prefix", "--gsp-num-groups", 2,

@@ -2,9 +2,11 @@
 import contextlib
 import http.client
 import json
-import signal
 import subprocess
+import sys
 import time
+
+import pytest
 
 HOST = "127.0.0.1"
 
@@ -59,3 +61,12 @@ def serving(binary, *words):
     finally:
         process.kill()
         process.communicate()
+
+
+def python_with(source, *modules):
+    """A Python that has packages of PyPI: that of make oracle, or our own. Without one the test is skipped."""
+    for python in (source / "build/oracle/bin/python", sys.executable):
+        with contextlib.suppress(FileNotFoundError):
+            if subprocess.run([python, "-c", f"import {', '.join(modules)}"], capture_output=True).returncode == 0:
+                return python
+    pytest.skip(f"no Python here has {' and '.join(modules)}; make oracle installs them in build/oracle")

@@ -2,13 +2,17 @@
 import concurrent.futures
 import json
 import random
+import shutil
 import signal
 import socket
+import subprocess
 import time
+import urllib.request
 
 import pytest
 
 from serving import HOST, serving
+
 
 @pytest.fixture(scope="module")
 def server(binary):
@@ -25,13 +29,121 @@ def question(text="Tell me about the sea."):
 
 
 def test_it_says_what_it_is(server):
-    assert set(server.first) == {"url", "model", "engine", "server"}
+    assert set(server.first) == {"version", "url", "model", "sampling", "engine", "server"}
+    assert server.first["server"]["port"] == server.port
+    assert server.first["model"]["kv_cache_bytes"] == (
+        server.first["model"]["kv_bytes_per_token"] * server.first["engine"]["block_tokens"]
+        * server.first["engine"]["kv_blocks"])
     assert server.first["engine"]["max_running_requests"] == 8
     assert server.first["server"]["host"] == HOST
     info = json.loads(server.ask("/server_info")[1])
-    assert info["engine"] == server.first["engine"]
+    assert info == server.first
     models = json.loads(server.ask("/v1/models")[1])["data"]
     assert [model["id"] for model in models] == [server.first["model"]["name"]] == ["nibble-tiny"]
+
+
+def test_the_printout_says_the_same(binary):
+    with subprocess.Popen([binary, "serve", "--port", "0"], text=True, stdout=subprocess.PIPE) as process:
+        lines = []
+        for line in process.stdout:
+            if line.startswith("nibble serve listens on"):
+                break
+            lines.append(line.split(maxsplit=2))
+        url = line.split()[-1]
+        info = json.loads(urllib.request.urlopen(url + "/server_info", timeout=20).read())
+        process.kill()
+    printed = {(part, name): value[0].strip() if value else "" for part, name, *value in lines}
+    told = {("nibble", name): value for name, value in info.items() if not isinstance(value, dict)}
+    for part, values in info.items():
+        if isinstance(values, dict):
+            told.update({(part, name): value for name, value in values.items()})
+    assert printed == {key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()}
+
+
+def changed_model(source_dir, folder, **generation_config):
+    shutil.copytree(source_dir / "data/tiny", folder)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 0], **generation_config}))
+    return folder
+
+
+def test_requests_that_do_not_say_are_sampled_as_the_checkpoint_has_it(binary, source_dir, tmp_path):
+    """vLLM's default, too: --generation-config auto. top_k 1 is greedy, whatever the seed."""
+    model = changed_model(source_dir, tmp_path / "greedy", top_k=1, temperature=0.7)
+    asked = dict(prompt="In the beginning", max_tokens=16)
+    with serving(binary, "--model", model) as server:
+        assert server.first["sampling"] == {"generation_config": "auto", "temperature": 0.7, "top_p": 1, "top_k": 1,
+                                            "min_p": 0, "repetition_penalty": 1}
+        greedy = server.post("/v1/completions", **asked, temperature=0)["choices"]
+        assert server.post("/v1/completions", **asked, seed=1)["choices"] == greedy
+        assert server.post("/v1/completions", **asked, seed=2)["choices"] == greedy
+        free = dict(top_k=-1, temperature=1)
+        own = [server.post("/v1/completions", **asked, **free, seed=seed)["choices"] for seed in (1, 2)]
+        assert own[0] != own[1]
+    with serving(binary, "--model", model, "--generation-config", "none") as server:
+        assert server.first["sampling"]["generation_config"] == "none"
+        assert server.first["sampling"]["temperature"] == 1
+        assert [server.post("/v1/completions", **asked, seed=seed)["choices"] for seed in (1, 2)] == own
+
+
+@pytest.mark.parametrize("name, value", [("temperature", -1), ("top_p", 0), ("top_k", 5000), ("min_p", "x"),
+                                         ("repetition_penalty", 0)])
+def test_bad_defaults_of_a_checkpoint(nibble, source_dir, tmp_path, name, value):
+    result = nibble("serve", "--model", changed_model(source_dir, tmp_path / "bad", **{name: value}))
+    assert result.returncode == 2 and result.stdout == ""
+    assert name in result.stderr and "generation_config.json" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_checkpoint_without_a_tokenizer(nibble, source_dir, tmp_path):
+    folder = changed_model(source_dir, tmp_path / "mute")
+    (folder / "tokenizer.json").unlink()
+    result = nibble("serve", "--model", folder)
+    assert result.returncode == 2 and result.stdout == ""
+    assert "a server needs the checkpoint's tokenizer.json beside the weights" in result.stderr
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model(nibble, source_dir, tmp_path):
+    folder = changed_model(source_dir, tmp_path / "larger")
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": 4096, "content": "<|one more|>"})
+    file.write_text(json.dumps(tokenizer))
+    result = nibble("serve", "--model", folder)
+    assert result.returncode == 2 and result.stdout == ""
+    assert "4096" in result.stderr and "tokenizer" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_names_that_other_servers_have(binary):
+    with serving(binary, "--block-size", "32", "--kv-cache-dtype", "bf16") as server:
+        assert server.first["engine"]["block_tokens"] == 32
+        assert server.first["model"]["kv_format"] == "bf16"
+
+
+def test_more_answers_than_there_are_places(binary):
+    with serving(binary, "--max-running-requests", "1", "--max-queued-requests", "1") as server:
+        status, text = server.ask("/v1/completions", {"prompt": "a", "n": 3, "max_tokens": 1})
+        assert status == 400 and json.loads(text)["error"]["param"] == "n"
+        assert len(server.post("/v1/completions", prompt="a", n=2, max_tokens=1)["choices"]) == 2
+        assert server.state()["choices"]["abort"] == 0
+
+
+def test_a_huge_prompt_holds_up_nobody(server):
+    """15 MB of text, which no context holds: refused without being cut into tokens. So are 128 prompts of it."""
+    words = "The quick brown fox jumps over it. " * 430_000
+    began = time.monotonic()
+    status, text = server.ask("/v1/completions", {"prompt": words})
+    assert status == 400 and "at least" in text
+    assert server.ask("/v1/completions", {"prompt": [words[:110_000]] * 128})[0] == 400
+    assert time.monotonic() - began < 5
+
+
+def test_an_answer_that_takes_too_long_is_a_timeout(binary):
+    with serving(binary, "--request-timeout", "0.05") as server:
+        status, _ = server.ask("/v1/completions", {"prompt": "a", "max_tokens": 900, "ignore_eos": True})
+        assert status == 504
+        assert 'finished_reason="timeout"} 1\n' in server.ask("/metrics")[1]
+        assert server.state()["choices"]["abort"] == 0
 
 
 def test_a_chat_whole_and_streamed(server):
@@ -142,9 +254,10 @@ def test_the_key(binary, tmp_path):
 
 
 @pytest.mark.parametrize("words, says", [
-    (["--model", "/nowhere"], "/nowhere"),
+    (["--model", "/nowhere"], '--model is "/nowhere", which is no folder'),
     (["--port", "70000"], "--port"),
-    (["--kv-cache-dtype", "int4"], "--kv-cache-dtype"),
+    (["--kv-format", "int4"], "--kv-format"),
+    (["--generation-config", "vllm"], "--generation-config"),
     (["--kv-blocks", "8", "--kv-cache-memory", "1"], "--kv-cache-memory"),
     (["--api-key-env", "NIBBLE_NO_SUCH_KEY"], "NIBBLE_NO_SUCH_KEY"),
     (["--max-model-len", "1000000"], "max_model_len"),

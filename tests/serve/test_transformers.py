@@ -3,33 +3,16 @@ agrees with those files is a unit test (src/engine/models/qwen3_moe_test.cpp).""
 import os
 import pathlib
 import subprocess
-import sys
 
-import pytest
+from serving import python_with
 
 SOURCE = pathlib.Path(os.environ.get("NIBBLE_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 GOLDEN = SOURCE / "tests/golden/qwen3_moe"
 SCRIPT = SOURCE / "tools/oracle/qwen3_moe.py"
 
 
-def python_with_transformers():
-    for python in (SOURCE / "build/oracle/bin/python", pathlib.Path(sys.executable)):
-        if not python.exists():
-            continue
-        found = subprocess.run(
-            [python, "-c", "import importlib.util as u; assert u.find_spec('torch'); import transformers"],
-            capture_output=True,
-            check=False,
-        )
-        if found.returncode == 0:
-            return python
-    return None
-
-
 def compare(folder):
-    python = python_with_transformers()
-    if python is None:
-        pytest.skip("no Python here has torch and transformers; make oracle installs them in build/oracle")
+    python = python_with(SOURCE, "torch", "transformers")
     return subprocess.run(
         [python, "-B", SCRIPT, folder, "--compare"], capture_output=True, text=True, timeout=200, check=False
     )

@@ -7,6 +7,18 @@
 #include "engine/models/qwen3_moe.h"
 
 namespace nibble::engine {
+namespace {
+
+// Layers that config.json does not count may be of an MTP head, which these architectures have not:
+// without them the text would be another one, and nobody would know.
+Result<> refuse_missing_layers(const FaultLog& log, const std::string& path) {
+  for (const Fault& fault : log.faults()) {
+    if (fault.id == "layer-not-configured") return input_error("{}: {}", path, fault.text());
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Model>> load_checkpoint_model(const std::filesystem::path& folder,
                                                      const ModelOptions& options,
@@ -26,6 +38,7 @@ Result<std::unique_ptr<Model>> load_checkpoint_model(const std::filesystem::path
   }
   const Binding binding = Binding::make(checkpoint);
   NIBBLE_RETURN_IF_ERROR(binding.faults().refuse(checkpoint.path()));
+  NIBBLE_RETURN_IF_ERROR(refuse_missing_layers(binding.faults(), checkpoint.path()));
   NIBBLE_ASSIGN_OR_RETURN(Qwen3MoeWeights weights, load_qwen3_moe(binding, options, pool));
   return std::unique_ptr<Model>(std::make_unique<Qwen3Moe>(std::move(weights)));
 }

@@ -162,5 +162,13 @@ TEST(LoadModel, RefusesQueriesAndKeysOfDifferentForms) {
             std::string::npos);
 }
 
+// A layer fewer than the files hold is another model, and its text looks like one.
+TEST(LoadModel, RefusesALayerThatTheConfigurationDoesNotCount) {
+  EXPECT_NE(refusal([](TinyCheckpoint& checkpoint) {
+              checkpoint.bf16("model.layers.9.input_layernorm.weight", {32});
+            }).find("model.layers.9: is in the checkpoint, but config.json names"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace nibble::engine

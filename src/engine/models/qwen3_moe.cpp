@@ -6,6 +6,12 @@
 #include "kernels/norm/rms_norm.h"
 
 namespace nibble::engine {
+namespace {
+
+// About what a value of a head takes: its norm and its rotation.
+constexpr double kHeadValueNs = 0.7;
+
+}  // namespace
 
 Qwen3Moe::Qwen3Moe(Qwen3MoeWeights weights)
     : weights_(std::move(weights)), moe_ended_([this](std::string_view op) { ended(op); }) {}
@@ -63,17 +69,10 @@ void Qwen3Moe::attend(const Layer& layer, std::int64_t number, ThreadPool& pool)
   const std::int64_t width = qkv_width();
   const std::int64_t key_column = config.heads * config.head_dim;
   const std::span<float> qkv = rows(qkv_, width);
-  if (!layer.q_norm.empty()) {
-    norm_heads(qkv, 0, config.heads, layer.q_norm, pool);
-    norm_heads(qkv, key_column, config.kv_heads, layer.k_norm, pool);
-  }
-  rotate({.x = qkv,
-          .stride = width,
-          .heads = config.heads + config.kv_heads,
-          .head_dim = config.head_dim,
-          .cosines = rows(cosines_, config.head_dim / 2),
-          .sines = rows(sines_, config.head_dim / 2)},
-         pool);
+  WorkQueue queue(rows_);
+  pool.run_for(kHeadValueNs * static_cast<double>(qkv.size()), [&](int) {
+    while (const auto row = queue.next()) turn_heads(layer, *row);
+  });
   cache_.write({.rows = qkv,
                 .stride = width,
                 .key_column = key_column,
@@ -91,8 +90,30 @@ void Qwen3Moe::attend(const Layer& layer, std::int64_t number, ThreadPool& pool)
             config.options.isa, pool);
 }
 
+// Norms and rotation of one row's heads, on the calling thread.
+void Qwen3Moe::turn_heads(const Layer& layer, std::int64_t row) {
+  const Qwen3MoeConfig& config = weights_.config;
+  const std::int64_t width = qkv_width();
+  const std::int64_t half = config.head_dim / 2;
+  const auto of_row = [row](std::span<float> all, std::int64_t columns) {
+    return all.subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns));
+  };
+  const std::span<float> qkv = of_row(rows(qkv_, width), width);
+  if (!layer.q_norm.empty()) {
+    norm_heads(qkv, 0, config.heads, layer.q_norm);
+    norm_heads(qkv, config.heads * config.head_dim, config.kv_heads, layer.k_norm);
+  }
+  rotate({.x = qkv,
+          .stride = width,
+          .heads = config.heads + config.kv_heads,
+          .head_dim = config.head_dim,
+          .cosines = of_row(rows(cosines_, half), half),
+          .sines = of_row(rows(sines_, half), half)},
+         alone_);
+}
+
 void Qwen3Moe::norm_heads(std::span<float> qkv, std::int64_t begin, std::int64_t heads,
-                          std::span<const float> weight, ThreadPool& pool) {
+                          std::span<const float> weight) {
   rms_norm({.x = qkv,
             .weight = weight,
             .columns = weights_.config.head_dim,
@@ -101,7 +122,7 @@ void Qwen3Moe::norm_heads(std::span<float> qkv, std::int64_t begin, std::int64_t
             .stride = qkv_width(),
             .epsilon = weights_.config.epsilon,
             .output = qkv},
-           pool);
+           alone_);
 }
 
 // normed_ -> delta_.

@@ -87,8 +87,9 @@ class Qwen3Moe : public Model {
   Result<> reserve_inputs(std::int64_t most_rows, std::int64_t most_logits);
   void begin(const ForwardBatch& batch);
   void attend(const Layer& layer, std::int64_t number, ThreadPool& pool);
+  void turn_heads(const Layer& layer, std::int64_t row);
   void norm_heads(std::span<float> qkv, std::int64_t begin, std::int64_t heads,
-                  std::span<const float> weight, ThreadPool& pool);
+                  std::span<const float> weight);
   void run_mlp(const Mlp& mlp, std::string_view gate_up, std::string_view down, ThreadPool& pool);
   void feed_forward(const Layer& layer, std::size_t workspace, ThreadPool& pool);
   std::span<float> take_wanted_rows(const ForwardBatch& batch);
@@ -113,6 +114,7 @@ class Qwen3Moe : public Model {
   std::int64_t most_rows_ = 0;
   std::int64_t intermediate_ = 0;  // the widest of all dense layers and shared experts
   StepProbe* probe_ = nullptr;
+  ThreadPool alone_ = ThreadPool(1);  // for parts that a thread of the step does by itself
   std::function<void(std::string_view)> moe_ended_;
 
   HugeBuffer memory_;           // of all below

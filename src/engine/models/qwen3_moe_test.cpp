@@ -285,7 +285,7 @@ TEST(Qwen3Moe, ScalesOfAnFp8CacheChangeNothing) {
 // ---- what else the engine asks ------------------------------------------------------------------
 
 TEST(Qwen3Moe, TellsItsOperationsByTheLedgersNames) {
-  struct Listener : StepProbe {
+  struct OpNames : StepProbe {
     std::vector<std::string> names;
     void op(std::string_view name) override { names.emplace_back(name); }
   } listener;

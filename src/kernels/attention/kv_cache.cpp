@@ -118,14 +118,9 @@ void KvCache::write(const KvWriteParams& params, std::int64_t layer, ThreadPool&
       }
     }
   };
-  // Waking the others takes as long as some thousand values.
-  constexpr std::int64_t kAlone = 8192;
-  if (rows * width <= kAlone || params.sequences.size() == 1) {
-    for (const CachedRows& sequence : params.sequences) write_sequence(sequence);
-    return;
-  }
+  constexpr double kValueNs = 2;  // about what a key and a value take; keys are strewn over lines
   WorkQueue queue(static_cast<std::int64_t>(params.sequences.size()));
-  pool.run([&](int) {
+  pool.run_for(kValueNs * static_cast<double>(rows * width), [&](int) {
     while (const auto next = queue.next()) {
       write_sequence(params.sequences[static_cast<std::size_t>(*next)]);
     }

@@ -14,5 +14,6 @@ set(attention_tests
   norm/rms_norm_test.cpp
   rope/rope_test.cpp)
 # Sums of a row of heads stay in registers only when the loops over heads are unrolled.
-set_source_files_properties(attention/attention_avx2.cpp attention/attention_avx512.cpp
+set_source_files_properties(attention/attention.cpp attention/attention_avx2.cpp
+  attention/attention_avx512.cpp
   PROPERTIES COMPILE_OPTIONS "-O3")

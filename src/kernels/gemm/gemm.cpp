@@ -1,6 +1,7 @@
 #include "kernels/gemm/gemm.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fmt/core.h>
 
 #include "base/check.h"
@@ -35,6 +36,7 @@ struct Unit {
   int tiles = 0;
   std::int32_t first_slot = 0;
   std::int32_t slots = 0;
+  const std::byte* next = nullptr;  // the weights of the unit that probably follows
 };
 
 // Sums of a unit, [tile][stream][row of the tile], and the chunk of weights that is being used.
@@ -43,13 +45,17 @@ struct Scratch {
   alignas(64) float sums[kUnitTiles][kPassStreams][kTileRows];
 };
 
+// By way of a local: what is stored could else be what is read next.
 void store_row(const GemmParams& params, std::int64_t slot, std::int64_t first_row,
                const float* values, const float* factors, float row_factor) {
+  float scaled[kTileRows];
+  for (int row = 0; row < kTileRows; ++row) scaled[row] = values[row] * row_factor * factors[row];
   const std::int64_t n = params.weights.rows();
-  const std::int64_t rows = std::min<std::int64_t>(kTileRows, n - first_row);
   float* const out = params.output.data() + slot * n + first_row;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    out[row] = values[row] * row_factor * factors[row];
+  if (n - first_row >= kTileRows) {
+    std::memcpy(out, scaled, sizeof(scaled));
+  } else {
+    std::copy_n(scaled, n - first_row, out);
   }
 }
 
@@ -101,11 +107,11 @@ class IntegerUnit {
     }
   }
 
-  // Beyond the end of a tile the same tile of the next unit comes.
-  std::size_t ahead_bytes(std::int64_t group) const {
-    const std::size_t ahead = kAheadGroups * kGroupBytes;
-    if (group + kAheadGroups < groups_) return ahead;
-    return ahead + (kUnitTiles - 1) * GemmAccess::tile_bytes(params_.weights);
+  // Beyond the end of a tile the same tile of the next unit comes, wherever that is.
+  std::ptrdiff_t ahead_bytes(std::int64_t group) const {
+    const std::int64_t ahead = std::min<std::int64_t>(kAheadGroups, groups_);
+    if (group + ahead < groups_) return ahead * kGroupBytes;
+    return unit_.next - chunk(0, 0) + (ahead - groups_) * kGroupBytes;
   }
 
   // Streams first .. first + count - 1.
@@ -187,13 +193,16 @@ class IntegerUnit {
     const float row_factor = GemmAccess::row_factor(params_.activations, row);
     for (int tile = 0; tile < unit_.tiles; ++tile) {
       float* const sums = scratch_.sums[tile][slot * streams_per_row_];
-      if (streams_per_row_ == 2) {
-        for (int at = 0; at < kTileRows; ++at) sums[at] += sums[kTileRows + at];
-      }
+      if (streams_per_row_ == 2) add_halves(sums);
       const std::int64_t index = unit_.first_tile + tile;
       store_row(params_, unit_.first_slot + slot, index * kTileRows, sums,
                 GemmAccess::row_factors(params_.weights, unit_.expert, index), row_factor);
     }
+  }
+
+  static void add_halves(float* __restrict high) {
+    const float* const __restrict low = high + kTileRows;
+    for (int at = 0; at < kTileRows; ++at) high[at] += low[at];
   }
 
   const GemmParams& params_;
@@ -202,7 +211,7 @@ class IntegerUnit {
   const IntegerKernel& kernel_;
   int streams_per_row_;
   std::int64_t groups_;
-  const ActivationGroup* streams_[kPassStreams] = {};  // of the pass
+  const ActivationGroup* streams_[kPassStreams];  // of the pass; run() sets as many as it has
 };
 
 // ---- bf16 weights ---------------------------------------------------------------------------
@@ -233,14 +242,14 @@ void bf16_unit(const GemmParams& params, const Unit& unit) {
 // ---- the units in order ---------------------------------------------------------------------
 
 // Walks over the units: expert by expert, of those that have slots, pass by pass, tile by tile.
-// Numbers must be asked for in ascending order, as a queue hands them out, so that each thread
-// walks over the experts once.
+// Numbers that ascend walk over the experts once.
 class Units {
  public:
   explicit Units(const GemmParams& params)
       : params_(params),
         tiles_(tiles_of(params.weights.rows())),
-        per_pass_((tiles_ + kUnitTiles - 1) / kUnitTiles),
+        unit_tiles_(params.weights.format() == Format::kBf16 ? 1 : kUnitTiles),
+        per_pass_((tiles_ + unit_tiles_ - 1) / unit_tiles_),
         slots_per_pass_(kPassStreams / GemmAccess::streams_per_row(params.activations)) {}
 
   std::int64_t count() const {
@@ -252,12 +261,13 @@ class Units {
   }
 
   Unit at(std::int64_t number) {
+    if (number < begin_) expert_ = begin_ = 0;
     while (number >= begin_ + units_of(expert_)) begin_ += units_of(expert_++);
-    const std::int64_t first_tile = (number - begin_) % per_pass_ * kUnitTiles;
+    const std::int64_t first_tile = (number - begin_) % per_pass_ * unit_tiles_;
     const auto skipped = static_cast<std::int32_t>((number - begin_) / per_pass_) * slots_per_pass_;
     return {.expert = expert_,
             .first_tile = first_tile,
-            .tiles = static_cast<int>(std::min<std::int64_t>(kUnitTiles, tiles_ - first_tile)),
+            .tiles = static_cast<int>(std::min<std::int64_t>(unit_tiles_, tiles_ - first_tile)),
             .first_slot = params_.offsets[static_cast<std::size_t>(expert_)] + skipped,
             .slots = std::min(slots_per_pass_, slots(expert_) - skipped)};
   }
@@ -273,6 +283,7 @@ class Units {
 
   const GemmParams& params_;
   std::int64_t tiles_;
+  std::int64_t unit_tiles_;
   std::int64_t per_pass_;  // units
   std::int32_t slots_per_pass_;
   std::int64_t expert_ = 0;
@@ -296,27 +307,36 @@ void check(const GemmParams& params) {
   }
 }
 
+// What one thread takes at least: weights that it reads at 20 GB/s, or 32 products in a ns.
+double least_ns(const GemmParams& params, std::int64_t units) {
+  const PackedWeights& weights = params.weights;
+  const bool bf16 = weights.format() == Format::kBf16;
+  const auto row_bytes = static_cast<double>(weights.columns()) * (bf16 ? 2 : 0.5);
+  const double read = static_cast<double>(units) * kTileRows * (bf16 ? 1 : kUnitTiles) * row_bytes;
+  const double products = static_cast<double>(params.offsets.back() * weights.rows()) *
+                          static_cast<double>(weights.columns());
+  return std::max(read / 20, products / 32);
+}
+
 }  // namespace
 
 void gemm(const GemmParams& params, ThreadPool& pool) {
   check(params);
+  const bool bf16 = params.weights.format() == Format::kBf16;
   const std::int64_t count = Units(params).count();
-  // Many units: a thread takes some in a row. Few: one, so that all threads end together.
-  const std::int64_t task = count >= 16 * kTaskUnits * pool.threads() ? kTaskUnits : 1;
-  WorkQueue queue((count + task - 1) / task);
-  pool.run([&](int) {
+  ShareQueue queue(count, pool.threads());
+  pool.run_for(least_ns(params, count), [&](int thread) {
     Units units(params);
     Scratch scratch;
-    while (const auto taken = queue.next()) {
-      const std::int64_t end = std::min(count, (*taken + 1) * task);
-      for (std::int64_t number = *taken * task; number < end; ++number) {
-        const Unit unit = units.at(number);
-        if (params.weights.format() == Format::kBf16) {
-          bf16_unit(params, unit);
-        } else {
-          IntegerUnit(params, unit, scratch).run();
-        }
+    while (const auto number = queue.next(thread)) {
+      Unit unit = units.at(*number);
+      if (bf16) {
+        bf16_unit(params, unit);
+        continue;
       }
+      const Unit next = units.at(std::min(*number + 1, count - 1));
+      unit.next = GemmAccess::tile(params.weights, next.expert, next.first_tile);
+      IntegerUnit(params, unit, scratch).run();
     }
   });
 }

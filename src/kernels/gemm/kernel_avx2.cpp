@@ -91,7 +91,7 @@ struct FromPanel {
 // other, and what follows for them.
 struct FromTile {
   const std::byte* tile;
-  std::size_t ahead_bytes;
+  std::ptrdiff_t ahead_bytes;
 
   NIBBLE_AVX2 StepWeights step(int group, int step) const {
     const std::byte* const codes = tile + group * kGroupBytes + 32 * step;

@@ -70,7 +70,7 @@ struct FromPanel {
 
 struct FromTile {
   const std::byte* tile;
-  std::size_t ahead_bytes;
+  std::ptrdiff_t ahead_bytes;
 
   NIBBLE_AVX512 StepWeights steps(int group, int step) const {
     const std::byte* const codes = tile + group * kGroupBytes + 64 * step;
@@ -205,7 +205,7 @@ NIBBLE_AVX512 void multiply(const MultiplyArguments& arguments) {
 // times eight broadcasts no more for its products.
 template <int kStreams, bool kTwoScales>
 NIBBLE_AVX512 void multiply_packed(const MultiplyArguments& arguments) {
-  const std::size_t ahead = arguments.ahead_bytes;
+  const std::ptrdiff_t ahead = arguments.ahead_bytes;
   int tile = 0;
   if constexpr (kStreams <= kBlockStreams) {
     for (; tile + 1 < arguments.tiles; tile += 2) {

@@ -58,8 +58,6 @@ inline constexpr int kChunkGroups = 8;  // 4.6 KB a tile unpacked, 18 KB a unit:
 // streams are short.
 inline constexpr int kPackedGroups = 4;
 inline constexpr int kAheadGroups = 4;  // of each of the four streams: 4.6 KB, 0.3 us at 16 GB/s
-inline constexpr int kTaskUnits = 4;    // taken at once where there are many: the next unit's
-                                        // beginning is requested at the end of the one before
 // Streams that are worked on together, so that weights are unpacked once for all of them: their
 // activations, 9 KB each for 6,144 columns, just leave an L2 of 512 KB, but a chunk of them is
 // requested a block ahead. The sums of a unit are 16 KB.
@@ -91,7 +89,7 @@ struct MultiplyArguments {
   std::size_t tile_bytes = 0;         // the next one is so much further
   int tiles = 0;                      // <= kUnitTiles
   int groups = 0;                     // <= kChunkGroups; even
-  std::size_t ahead_bytes = 0;        // packed weights are requested so much before their use
+  std::ptrdiff_t ahead_bytes = 0;     // packed weights are requested so much before their use
   const ActivationGroup* streams[kMostStreams] = {};  // of the chunk
   float* sums = nullptr;  // [tile][kPassStreams][kTileRows], from the first stream; added to
 
@@ -136,6 +134,15 @@ extern const Bf16Kernel kAvx2Bf16Kernel;
 extern const IntegerKernel kAvx512IntegerKernel;
 extern const Bf16Kernel kAvx512Bf16Kernel;
 #endif
+
+#if defined(__x86_64__)
+// quantize_halves() and quantize_int8() of 64 activations for kAvx2 and kAvx512; false, and nothing
+// written, where they are out of the ordinary: not finite, zero or next to it.
+bool quantize_halves_avx2(const float* x, bool to_bf16, Isa isa, ActivationGroup* high,
+                          ActivationGroup* low);
+bool quantize_int8_avx2(const float* x, Isa isa, ActivationGroup* groups);
+#endif
+inline constexpr float kLeastInt8 = 1e-34F;  // below, 1 / scale would not be finite
 
 // Column, within its group, of place `i` of step `step`.
 constexpr int column_of(Isa isa, int step, int i) {

@@ -72,12 +72,14 @@ std::int32_t round_whole(float x) {
 }
 
 // The groups of one scale of int8: q = x / scale to nearest, scale = largest / 127.
-void quantize_int8(const float (&x)[kScaleColumns], Isa isa, ActivationGroup* groups) {
-  constexpr float kSmallest = 1e-34F;  // below, 1 / scale would not be finite
-  const float largest = largest_magnitude(x);
+void quantize_int8(const float* x, Isa isa, ActivationGroup* groups) {
+#if defined(__x86_64__)
+  if (isa != Isa::kPortable && quantize_int8_avx2(x, isa, groups)) return;
+#endif
+  const float largest = largest_magnitude({x, kScaleColumns});
   std::int32_t values[kScaleColumns] = {};
   float scale = std::isnan(largest) ? kNaN : 0.0F;
-  if (largest >= kSmallest) {
+  if (largest >= kLeastInt8) {
     scale = largest / 127.0F;
     const float inverse = 127.0F / largest;
     for (std::size_t at = 0; at < kScaleColumns; ++at) values[at] = round_whole(x[at] * inverse);
@@ -103,15 +105,19 @@ int unit_exponent(float largest, bool to_bf16) {
 
 // The groups of one scale as whole numbers in units of a power of two, q = 256 high + low. A bf16
 // has 8 significant bits: what is within 2^-6 of the largest is exact.
-void quantize_halves(const float (&x)[kScaleColumns], bool to_bf16, Isa isa, ActivationGroup* high,
+void quantize_halves(const float* x, bool to_bf16, Isa isa, ActivationGroup* high,
                      ActivationGroup* low) {
+#if defined(__x86_64__)
+  if (isa != Isa::kPortable && quantize_halves_avx2(x, to_bf16, isa, high, low)) return;
+#endif
   constexpr int kSmallestExponent = -100;  // below, the unit would not be a normal fp32
   float rounded[kScaleColumns];
   for (std::size_t at = 0; at < kScaleColumns; ++at) {
     rounded[at] = to_bf16 ? round_to_bf16(x[at]) : x[at];
   }
   // Rounding may have made an infinity of a large value, or a number of a NaN.
-  const float largest = std::isnan(largest_magnitude(x)) ? kNaN : largest_magnitude(rounded);
+  const float largest =
+      std::isnan(largest_magnitude({x, kScaleColumns})) ? kNaN : largest_magnitude(rounded);
   std::int32_t highs[kScaleColumns] = {};
   std::int32_t lows[kScaleColumns] = {};
   float unit = std::isnan(largest) ? kNaN : 0.0F;
@@ -130,11 +136,10 @@ void quantize_halves(const float (&x)[kScaleColumns], bool to_bf16, Isa isa, Act
 }
 
 // Two groups of NVFP4: codes in halves, so that the scales are of halves too.
-void quantize_nvfp4(const float (&x)[kScaleColumns], float factor, Isa isa,
-                    ActivationGroup* groups) {
+void quantize_nvfp4(const float* x, float factor, Isa isa, ActivationGroup* groups) {
   std::uint8_t codes[kScaleColumns / 2] = {};
   std::uint8_t scales[kScaleColumns / kBlockColumns] = {};
-  quantize_nvfp4_row(x, factor, codes, scales);
+  quantize_nvfp4_row({x, kScaleColumns}, factor, codes, scales);
   std::int32_t values[kScaleColumns];
   for (int at = 0; at < kScaleColumns; ++at) {
     const std::uint8_t byte = codes[at / 2];
@@ -188,24 +193,20 @@ void PackedActivations::quantize(std::span<const float> x, ThreadPool& pool,
                                  std::optional<float> input_scale) {
   const auto columns = static_cast<std::size_t>(columns_);
   NIBBLE_CHECK(x.size() % columns == 0);
-  rows_ = static_cast<std::int64_t>(x.size() / columns);
-  NIBBLE_CHECK(rows_ <= most_rows_);
+  begin(static_cast<std::int64_t>(x.size() / columns));
   if (rows_ == 0) return;
   // Rows are cut so that a single one keeps all threads busy too.
   constexpr std::int64_t kPieceGroups = 32;  // even
   const std::int64_t pieces = (groups_of(columns_) + kPieceGroups - 1) / kPieceGroups;
+  const double ns = static_cast<double>(x.size()) * value_ns();
   if (format_ == Format::kNvfp4) {
     WorkQueue rows(rows_);
-    pool.run([&](int) {
-      while (const auto next = rows.next()) {
-        const auto row = static_cast<std::size_t>(*next);
-        row_factors_[row] =
-            input_scale ? *input_scale : nvfp4_factor(x.subspan(row * columns, columns));
-      }
+    pool.run_for(ns, [&](int) {
+      while (const auto row = rows.next()) set_factor(x, *row, input_scale);
     });
   }
   WorkQueue queue(rows_ * pieces);
-  pool.run([&](int) {
+  pool.run_for(ns, [&](int) {
     while (const auto unit = queue.next()) {
       const std::int64_t row = *unit / pieces;
       const std::int64_t first = *unit % pieces * kPieceGroups;
@@ -215,13 +216,39 @@ void PackedActivations::quantize(std::span<const float> x, ThreadPool& pool,
   });
 }
 
+void PackedActivations::begin(std::int64_t rows) {
+  NIBBLE_CHECK(rows >= 0 && rows <= most_rows_);
+  rows_ = rows;
+}
+
+void PackedActivations::quantize_row(std::span<const float> x, std::int64_t row,
+                                     std::optional<float> input_scale) {
+  NIBBLE_CHECK(static_cast<std::int64_t>(x.size()) == rows_ * columns_ && row < rows_);
+  if (format_ == Format::kNvfp4) set_factor(x, row, input_scale);
+  quantize_groups(x.data() + row * columns_, row, 0, groups_of(columns_));
+}
+
+void PackedActivations::set_factor(std::span<const float> x, std::int64_t row,
+                                   std::optional<float> input_scale) {
+  const auto columns = static_cast<std::size_t>(columns_);
+  const auto at = static_cast<std::size_t>(row);
+  row_factors_[at] = input_scale ? *input_scale : nvfp4_factor(x.subspan(at * columns, columns));
+}
+
+double PackedActivations::value_ns() const {
+  if (weights_ == Format::kBf16) return 0.2;
+  return format_ == Format::kNvfp4 ? 4 : 0.6;
+}
+
 void PackedActivations::quantize_groups(const float* x, std::int64_t row, std::int64_t first,
                                         std::int64_t last) {
   if (weights_ == Format::kBf16) {
     auto* const rounded = reinterpret_cast<float*>(memory_.data()) + row * columns_;
     const std::int64_t end = std::min(last * kGroupColumns, columns_);
-    for (std::int64_t at = first * kGroupColumns; at < end; ++at) {
-      rounded[at] = format_ == Format::kBf16 ? bf16_to_float(float_to_bf16(x[at])) : x[at];
+    const std::int64_t begin = first * kGroupColumns;
+    if (format_ != Format::kBf16) std::copy_n(x + begin, end - begin, rounded + begin);
+    for (std::int64_t at = begin; format_ == Format::kBf16 && at < end; ++at) {
+      rounded[at] = bf16_to_float(float_to_bf16(x[at]));
     }
     return;
   }
@@ -229,9 +256,13 @@ void PackedActivations::quantize_groups(const float* x, std::int64_t row, std::i
   auto* const groups =
       reinterpret_cast<ActivationGroup*>(memory_.data()) + row * streams * stream_stride(columns_);
   for (std::int64_t at = first; at < last; at += kScaleGroups) {
-    float values[kScaleColumns] = {};
-    const std::int64_t begin = at * kGroupColumns;
-    std::copy_n(x + begin, std::min<std::int64_t>(kScaleColumns, columns_ - begin), values);
+    const float* values = x + at * kGroupColumns;
+    const std::int64_t left = columns_ - at * kGroupColumns;
+    float padded[kScaleColumns];
+    if (left < kScaleColumns) {
+      std::fill(std::copy_n(values, left, padded), std::end(padded), 0.0F);
+      values = padded;
+    }
     if (format_ == Format::kInt8) {
       quantize_int8(values, isa_, groups + at);
     } else if (format_ == Format::kNvfp4) {

@@ -30,6 +30,12 @@ class PackedActivations {
   // row does not depend on its batch. Values that are not finite give results that are not finite.
   void quantize(std::span<const float> x, ThreadPool& pool,
                 std::optional<float> input_scale = std::nullopt);
+  // The same row by row, each by any thread, for who writes the row just before: begin() says how
+  // many there are; x: [rows, columns], of which only `row` is read.
+  void begin(std::int64_t rows);
+  void quantize_row(std::span<const float> x, std::int64_t row,
+                    std::optional<float> input_scale = std::nullopt);
+  double value_ns() const;  // about what one value takes
 
   Format format() const { return format_; }
   Isa isa() const { return isa_; }
@@ -41,6 +47,7 @@ class PackedActivations {
 
   // Groups first .. last - 1 of one row; x: [columns].
   void quantize_groups(const float* x, std::int64_t row, std::int64_t first, std::int64_t last);
+  void set_factor(std::span<const float> x, std::int64_t row, std::optional<float> input_scale);
 
   Format format_ = Format::kBf16;
   Format weights_ = Format::kNvfp4;

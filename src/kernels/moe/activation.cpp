@@ -11,6 +11,7 @@ namespace {
 // Columns that a thread takes at a time: some microseconds of work, so that even one token's eight
 // rows of 2,048 keep 16 threads busy.
 constexpr std::int64_t kUnitColumns = 1024;
+constexpr double kValueNs = 0.8;  // about what a value takes
 
 }  // namespace
 
@@ -36,12 +37,15 @@ void activate(const ActivateParams& params, Isa isa, ThreadPool& pool) {
   const VectorCode& code = vector_code(isa);
   const bool clamped = params.activation.kind == ActivationKind::kClampedSwiGlu;
   const auto kernel = clamped ? code.clamped_swiglu : code.swiglu;
-  const std::int64_t units_per_row = (columns + kUnitColumns - 1) / kUnitColumns;
+  const std::int64_t unit_columns = params.packed != nullptr ? columns : kUnitColumns;
+  const std::int64_t units_per_row = (columns + unit_columns - 1) / unit_columns;
+  if (params.packed != nullptr) params.packed->begin(slots);
+  const double value_ns = kValueNs + (params.packed != nullptr ? params.packed->value_ns() : 0);
   WorkQueue queue(slots * units_per_row);
-  pool.run([&](int) {
+  pool.run_for(static_cast<double>(slots * columns) * value_ns, [&](int) {
     while (const auto unit = queue.next()) {
       const std::int64_t slot = *unit / units_per_row;
-      const std::int64_t begin = *unit % units_per_row * kUnitColumns;
+      const std::int64_t begin = *unit % units_per_row * unit_columns;
       const float* gate = params.gate_up.data() + slot * 2 * columns + begin;
       const float* bias = nullptr;
       if (biased) {
@@ -53,9 +57,12 @@ void activate(const ActivateParams& params, Isa isa, ThreadPool& pool) {
               .gate_bias = bias,
               .up_bias = biased ? bias + columns : nullptr,
               .output = params.output.data() + slot * columns + begin,
-              .count = std::min(kUnitColumns, columns - begin),
+              .count = std::min(unit_columns, columns - begin),
               .alpha = params.activation.alpha,
               .limit = params.activation.limit});
+      if (params.packed != nullptr) {
+        params.packed->quantize_row(params.output, slot, params.input_scale);
+      }
     }
   });
 }

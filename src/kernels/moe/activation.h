@@ -8,11 +8,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "kernels/gemm/packed_activations.h"
 #include "machine/isa.h"
 
 namespace nibble {
@@ -38,6 +40,9 @@ struct ActivateParams {
   std::int64_t intermediate = 0;
   Activation activation;
   std::span<float> output;  // [slots, intermediate]
+  // The next product's input, quantized slot by slot while a slot's output is at hand; or none.
+  PackedActivations* packed = nullptr;
+  std::optional<float> input_scale = std::nullopt;
 };
 
 // Sizes that do not fit together are our caller's mistake (NIBBLE_CHECK). Does not allocate.

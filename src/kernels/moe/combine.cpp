@@ -10,6 +10,7 @@ namespace {
 
 // Columns that a thread takes at a time: with eight experts, 16 KB read.
 constexpr std::int64_t kUnitColumns = 512;
+constexpr double kValueNs = 0.2;  // about what a value of a slot takes
 
 }  // namespace
 
@@ -27,7 +28,8 @@ void combine(const CombineParams& params, Isa isa, ThreadPool& pool) {
   const VectorCode& code = vector_code(isa);
   const std::int64_t units_per_row = (hidden + kUnitColumns - 1) / kUnitColumns;
   WorkQueue queue(tokens * units_per_row);
-  pool.run([&](int) {
+  const double values = static_cast<double>(tokens * params.top_k * hidden);
+  pool.run_for(values * kValueNs, [&](int) {
     while (const auto unit = queue.next()) {
       const std::int64_t token = *unit / units_per_row;
       const std::int64_t begin = *unit % units_per_row * kUnitColumns;

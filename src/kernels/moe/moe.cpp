@@ -298,10 +298,11 @@ struct MoeAccess {
               .bias = layer.gate_up_bias_,
               .intermediate = workspace.intermediate_,
               .activation = layer.config_.activation,
-              .output = activated},
+              .output = activated,
+              .packed = &workspace.down_input_,
+              .input_scale = layer.down_input_scale_},
              layer.config_.isa, pool);
     ended(params, "moe.gate_up");
-    workspace.down_input_.quantize(activated, pool, layer.down_input_scale_);
     gemm({.weights = layer.down_,
           .activations = workspace.down_input_,
           .offsets = workspace.offsets_,

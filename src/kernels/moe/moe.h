@@ -153,8 +153,8 @@ struct MoeParams {
   std::span<const float> expert_weights = {};
   std::span<const float> shared = {};  // [tokens, hidden]: what shared experts gave, added last
   std::span<float> y;                  // [tokens, hidden]; may be `shared`, not `x`
-  // Told when each part has ended: "moe.router", "moe.gate_up" (with its activation), "moe.down",
-  // "moe.combine".
+  // Told when each part has ended: "moe.router", "moe.gate_up" (with its activation, and that made
+  // the input of down), "moe.down", "moe.combine".
   const std::function<void(std::string_view)>* ended = nullptr;
 };
 

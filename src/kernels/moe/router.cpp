@@ -245,7 +245,9 @@ void Router::route(const RouteParams& params, Isa isa, ThreadPool& pool) const {
   NIBBLE_CHECK(params.weights.size() == tokens * top_k);
   const VectorCode& code = vector_code(isa);
   WorkQueue queue(static_cast<std::int64_t>(tokens));
-  pool.run([&](int) {
+  // About what an expert takes: its softmax, its key, and its way through the sorting.
+  constexpr double kExpertNs = 6;
+  pool.run_for(kExpertNs * static_cast<double>(params.logits.size()), [&](int) {
     TokenRouter router(config_, code);
     while (const auto unit = queue.next()) {
       const auto token = static_cast<std::size_t>(*unit);

@@ -25,6 +25,8 @@ void norm_vector(const float* x, const RmsNormParams& params, float* output) {
   const float mean = sum_of_squares(x, columns) / static_cast<float>(columns);
   const float factor = 1 / std::sqrt(mean + params.epsilon);
   const float* const weight = params.weight.data();
+  // The output is another vector, or x itself.
+#pragma GCC ivdep
   for (std::int64_t at = 0; at < columns; ++at) output[at] = x[at] * factor * weight[at];
 }
 
@@ -32,7 +34,9 @@ void norm_row(const RmsNormParams& params, std::int64_t stride, std::int64_t row
   float* const x = params.x.data() + row * stride;
   if (!params.add.empty()) {
     const float* const add = params.add.data() + row * params.columns;
-    for (std::int64_t at = 0; at < params.columns; ++at) x[at] += add[at];
+    const std::int64_t columns = params.columns;
+#pragma GCC ivdep
+    for (std::int64_t at = 0; at < columns; ++at) x[at] += add[at];
   }
   for (std::int64_t vector = 0; vector < params.vectors; ++vector) {
     const std::int64_t at = params.begin + vector * params.columns;
@@ -54,14 +58,9 @@ void rms_norm(const RmsNormParams& params, ThreadPool& pool) {
   NIBBLE_CHECK(params.add.empty() ||
                (params.vectors == 1 && stride == params.columns &&
                 static_cast<std::int64_t>(params.add.size()) == rows * params.columns));
-  // Waking the others takes as long as some thousand values.
-  constexpr std::int64_t kAlone = 8192;
-  if (rows * width <= kAlone) {
-    for (std::int64_t row = 0; row < rows; ++row) norm_row(params, stride, row);
-    return;
-  }
+  constexpr double kValueNs = 0.3;  // about what a value takes
   WorkQueue queue(rows);
-  pool.run([&](int) {
+  pool.run_for(kValueNs * static_cast<double>(rows * width), [&](int) {
     while (const auto row = queue.next()) norm_row(params, stride, *row);
   });
 }

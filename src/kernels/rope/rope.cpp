@@ -122,6 +122,7 @@ void rotate(const RotateParams& params, ThreadPool& pool) {
     for (std::int64_t head = 0; head < params.heads; ++head) {
       float* const first = params.x.data() + row * params.stride + head * params.head_dim;
       float* const second = first + half;
+#pragma GCC ivdep
       for (std::int64_t at = 0; at < half; ++at) {
         const float a = first[at];
         const float b = second[at];
@@ -130,14 +131,9 @@ void rotate(const RotateParams& params, ThreadPool& pool) {
       }
     }
   };
-  // Waking the others takes as long as some thousand values.
-  constexpr std::int64_t kAlone = 8192;
-  if (rows * params.heads * params.head_dim <= kAlone) {
-    for (std::int64_t row = 0; row < rows; ++row) rotate_row(row);
-    return;
-  }
+  constexpr double kValueNs = 0.4;  // about what a value takes
   WorkQueue queue(rows);
-  pool.run([&](int) {
+  pool.run_for(kValueNs * static_cast<double>(rows * params.heads * params.head_dim), [&](int) {
     while (const auto row = queue.next()) rotate_row(*row);
   });
 }

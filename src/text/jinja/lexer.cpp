@@ -20,12 +20,12 @@ constexpr std::array<std::string_view, 26> kOperators = {
 
 constexpr std::size_t kNowhere = std::string_view::npos;
 
-bool is_digit(char byte) {
+bool is_ascii_digit(char byte) {
   return byte >= '0' && byte <= '9';
 }
 
 bool is_name_byte(char byte) {
-  return is_digit(byte) || byte == '_' || (byte >= 'a' && byte <= 'z') ||
+  return is_ascii_digit(byte) || byte == '_' || (byte >= 'a' && byte <= 'z') ||
          (byte >= 'A' && byte <= 'Z');
 }
 
@@ -206,7 +206,7 @@ class Lexer {
     const char byte = source_[at_];
     std::size_t after = at_;
     if (is_space(next_character(source_, after))) return skip_space();
-    if (is_digit(byte)) return lex_number();
+    if (is_ascii_digit(byte)) return lex_number();
     if (is_name_byte(byte)) return lex_name();
     if (byte == '\'' || byte == '"') return lex_text(byte);
     for (const std::string_view name : kOperators) {
@@ -254,15 +254,15 @@ class Lexer {
   // Digits, with single underscores among them, from `at` on.
   std::size_t digits_end(std::size_t at) const {
     while (at < source_.size()) {
-      const bool underscore = source_[at] == '_' && at > at_ && is_digit(source_[at - 1]) &&
-                              at + 1 < source_.size() && is_digit(source_[at + 1]);
-      if (!is_digit(source_[at]) && !underscore) break;
+      const bool underscore = source_[at] == '_' && at > at_ && is_ascii_digit(source_[at - 1]) &&
+                              at + 1 < source_.size() && is_ascii_digit(source_[at + 1]);
+      if (!is_ascii_digit(source_[at]) && !underscore) break;
       ++at;
     }
     return at;
   }
 
-  bool digit_at(std::size_t at) const { return at < source_.size() && is_digit(source_[at]); }
+  bool digit_at(std::size_t at) const { return at < source_.size() && is_ascii_digit(source_[at]); }
 
   void lex_number() {
     const std::size_t whole = digits_end(at_);
