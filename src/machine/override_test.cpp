@@ -152,8 +152,7 @@ TEST(SetNumber, UnknownPathsGetTheNearest) {
   EXPECT_EQ(result.error().message,
             "h200 has no number \"bandwith_gb_s\"; did you mean bandwidth_gb_s?");
   EXPECT_FALSE(set_number(machine, "links.7.bandwidth_gb_s", 5).ok());
-  EXPECT_FALSE(
-      set_number(machine, "peaks.fp4.sparse_tflops", 5).ok());  // no dense one beside it
+  EXPECT_FALSE(set_number(machine, "peaks.fp4.sparse_tflops", 5).ok());  // no dense one beside it
   EXPECT_FALSE(set_number(machine, "", 5).ok());
   const Result<> far = set_number(machine, "qqqqqqqqqqqqqqqqqq", 5);
   ASSERT_FALSE(far.ok());
