@@ -22,6 +22,7 @@ namespace nibble::api {
 struct ChatMessage {
   std::string role;
   std::string content;
+  std::string more = {};  // its other members as JSON, `"name":"x","tool_calls":[]`; mostly none
   friend bool operator==(const ChatMessage&, const ChatMessage&) = default;
 };
 

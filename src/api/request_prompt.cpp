@@ -142,7 +142,10 @@ class PromptReader {
       if (std::exchange(has_content, true)) fault_at("content", kTwice);
       read_content(message);
     } else {
-      scan_.skip();
+      if (!message.more.empty()) message.more += ',';
+      append_json_string(message.more, scan_.key());
+      message.more += ':';
+      message.more += scan_.read_raw();
     }
   }
 

@@ -186,6 +186,16 @@ TEST(ParseRequest, FormsThatClientsSend) {
   EXPECT_EQ(chat.max_tokens, 3);
 }
 
+TEST(ParseRequest, AMessageKeepsWhatElseItHolds) {
+  const auto chat = parse_request(
+      Dialect::kChat,
+      R"({"messages":[{"tool_calls":[{"id":"c"}],"role":"assistant","content":"","na\"me":null}]})");
+  ASSERT_TRUE(chat.ok());
+  EXPECT_EQ(
+      chat->messages,
+      (std::vector<ChatMessage>{{"assistant", "", R"("tool_calls":[{"id":"c"}],"na\"me":null)"}}));
+}
+
 TEST(ParseRequest, AListHoldsOnePrompt) {
   const auto refusal = [](std::string_view body) {
     const auto read = parse_request(Dialect::kCompletions, body);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fmt/core.h>
 #include <future>
+#include <string_view>
 #include <thread>
 
 #include "base/file.h"
@@ -28,11 +29,13 @@ constexpr std::size_t kMostConnections = 100'000;
 constexpr std::size_t kMostApiKeyBytes = 4096;
 constexpr Nanoseconds kSignalGlance = 50'000'000;
 constexpr double kGigabyte = 1e9;
-constexpr auto kLongestStep = std::chrono::seconds(10);
+constexpr auto kLongestStep = std::chrono::seconds(8);
+constexpr auto kPatienceOfClients = std::chrono::seconds(2);  // beside a step that does not end
 
 struct ServeFlags {
-  std::filesystem::path model;  // empty: the embedded one
-  std::string served_name;      // empty: the folder's
+  std::filesystem::path model;
+  std::string served_name;  // empty: the folder's
+  serve::GenerationConfig generation_config = serve::GenerationConfig::kAuto;
   engine::EngineOptions engine;
   engine::ModelOptions load;
   serve::ServeOptions server;
@@ -53,7 +56,7 @@ Result<> take_engine(const Arguments& arguments, engine::EngineOptions& options)
                           {"--max-queued-requests", options.max_queued_requests},
                           {"--max-model-len", options.max_model_len},
                           {"--kv-blocks", options.kv_blocks},
-                          {"--block-size", options.block_tokens}};
+                          {"--block-tokens", options.block_tokens}};
   for (const Count& count : counts) {
     NIBBLE_ASSIGN_OR_RETURN(const auto given,
                             arguments.integer(count.flag, 1, kMostFlagCount * 100));
@@ -72,15 +75,25 @@ Result<std::string> key_from(const Arguments& arguments) {
     return usage_error("--api-key-file and --api-key-env both name the key; give one");
   }
   std::string key;
+  std::string where;
   if (file) {
+    where = fmt::format("--api-key-file {}", printable(*file));
     NIBBLE_ASSIGN_OR_RETURN(key, read_file(*file, kMostApiKeyBytes));
-    key = trim(key);
-    if (key.empty()) return input_error("{} holds no key", printable(*file));
+  } else if (variable) {
+    where = fmt::format("--api-key-env {}", printable(*variable));
+    if (const char* value = std::getenv(variable->c_str())) key = value;
+  } else {
+    return key;
   }
-  if (variable) {
-    const char* value = std::getenv(variable->c_str());
-    key = value == nullptr ? std::string() : std::string(trim(value));
-    if (key.empty()) return usage_error("the variable {} holds no key", printable(*variable));
+  key = trim(key);
+  if (key.empty()) return input_error("{} holds no key; write the key into it", where);
+  const auto is_printable = [](char byte) { return byte > ' ' && byte <= '~'; };
+  if (!std::all_of(key.begin(), key.end(), is_printable)) {
+    return input_error(
+        "{} holds white space within the key, or characters that no request can carry; give one "
+        "word "
+        "of printable ASCII",
+        where);
   }
   return key;
 }
@@ -109,11 +122,13 @@ Result<> take_server(const Arguments& arguments, serve::ServeOptions& options) {
 
 Result<ServeFlags> serve_flags_from(const Arguments& arguments) {
   ServeFlags flags;
-  flags.model = arguments.text("--model").value_or("");
   flags.served_name = arguments.text("--served-model-name").value_or("");
+  if (arguments.text("--generation-config") == "none") {
+    flags.generation_config = serve::GenerationConfig::kNone;
+  }
   NIBBLE_RETURN_IF_ERROR(take_engine(arguments, flags.engine));
   NIBBLE_RETURN_IF_ERROR(take_server(arguments, flags.server));
-  if (const auto name = arguments.text("--kv-cache-dtype")) {
+  if (const auto name = arguments.text("--kv-format")) {
     flags.load.kv_format = format_from_string(*name).value();
   }
   if (const auto name = arguments.text("--activations")) {
@@ -124,6 +139,7 @@ Result<ServeFlags> serve_flags_from(const Arguments& arguments) {
   if (flags.kv_cache_gb && flags.engine.kv_blocks != 0) {
     return usage_error("--kv-cache-memory and --kv-blocks both size the KV cache; give one");
   }
+  NIBBLE_ASSIGN_OR_RETURN(flags.model, model_folder(arguments));
   return flags;
 }
 
@@ -141,11 +157,15 @@ Result<> size_cache(ServeFlags& flags, const engine::ModelInfo& model) {
 }
 
 // The model with all its weights; the pool that packed them ends with the function.
-Result<std::unique_ptr<engine::Model>> load_model(const ServeFlags& flags,
-                                                  const std::filesystem::path& folder) {
+Result<std::unique_ptr<engine::Model>> load_model(const ServeFlags& flags) {
   const auto processors = static_cast<int>(usable_processors().size());
   ThreadPool pool(flags.engine.threads == 0 ? processors : flags.engine.threads);
-  return engine::load_checkpoint_model(folder, flags.load, pool);
+  return engine::load_checkpoint_model(flags.model, flags.load, pool);
+}
+
+void print_value(std::string_view part, std::string_view name, const Json& value) {
+  fmt::print("{:<8} {:<24} {}\n", part, name,
+             value.is_string() ? value.as_string() : value.dump(0));
 }
 
 // The whole configuration: a line a value, or all as one line of JSON.
@@ -155,38 +175,26 @@ void print_configuration(const Json& configuration, bool as_json) {
     return;
   }
   for (const auto& [part, values] : configuration.as_object()) {
-    if (!values.is_object()) continue;
-    for (const auto& [name, value] : values.as_object()) {
-      fmt::print("{:<7} {:<24} {}\n", part, name,
-                 value.is_string() ? value.as_string() : value.dump(0));
+    if (!values.is_object()) {
+      print_value("nibble", part, values);
+      continue;
     }
+    for (const auto& [name, value] : values.as_object()) print_value(part, name, value);
   }
 }
 
-Json configuration_of(const ServeFlags& flags, const serve::ServedModel& model,
-                      const engine::Engine& engine, const std::string& url) {
-  const engine::ModelInfo& info = engine.model();
-  Json about = Json::object();
-  about.set("name", model.name).set("path", model.path).set("architecture", info.architecture);
-  about.set("vocabulary", info.vocabulary).set("max_context", info.max_context);
-  for (const auto& [name, value] : model.facts.as_object()) about.set(name, value);
-  about.set("kv_cache_bytes",
-            info.kv_bytes_per_token * engine.options().block_tokens * engine.options().kv_blocks);
-  return Json::object()
-      .set("url", url)
-      .set("model", std::move(about))
-      .set("engine", serve::to_json(engine.options()))
-      .set("server", serve::to_json(flags.server));
-}
-
-// A step that never ends must not keep the program.
-void stop_engine(engine::Engine& engine) {
+// Ends the engine, and with it the answers, then the server. A step that does not end in time
+// neither keeps the clients nor, in the end, the program.
+void stop_all(engine::Engine& engine, serve::Server& server) {
   std::promise<void> stopped;
+  const std::future<void> ended = stopped.get_future();
   std::thread stopping([&] {
     engine.stop();
     stopped.set_value();
   });
-  if (stopped.get_future().wait_for(kLongestStep) != std::future_status::ready) {
+  const bool in_time = ended.wait_for(kPatienceOfClients) == std::future_status::ready;
+  server.stop();
+  if (!in_time && ended.wait_for(kLongestStep) != std::future_status::ready) {
     fmt::print(stderr, "nibble: the engine's step does not end; the program ends without it\n");
     std::fflush(nullptr);
     std::_Exit(1);
@@ -204,8 +212,7 @@ void serve_until_signal(EndSignal& signal, serve::Server& server, engine::Engine
     if (signal.wait_for(kSignalGlance)) break;
   }
   signal.let_through();  // a third ends the program as it would any other
-  stop_engine(engine);
-  server.stop();
+  stop_all(engine, server);
 }
 
 std::string served_summary(const engine::EngineState& state) {
@@ -218,28 +225,29 @@ std::string served_summary(const engine::EngineState& state) {
 Result<int> execute_serve(const Arguments& arguments) {
   NIBBLE_ASSIGN_OR_RETURN(ServeFlags flags, serve_flags_from(arguments));
   EndSignal signal;  // before any thread starts
-  std::filesystem::path folder = flags.model;
-  if (folder.empty()) {
-    NIBBLE_ASSIGN_OR_RETURN(folder, unpack_embedded_model());
-    if (flags.served_name.empty()) flags.served_name = "nibble-tiny";
-  }
-  NIBBLE_ASSIGN_OR_RETURN(serve::ServedModel served, serve::load_served_model(folder));
+  NIBBLE_ASSIGN_OR_RETURN(serve::ServedModel served,
+                          serve::load_served_model(flags.model, flags.generation_config));
   if (!flags.served_name.empty()) served.name = flags.served_name;
   served.facts = Json::object()
                      .set("activations", to_string(flags.load.activations))
-                     .set("kv_cache_dtype", to_string(flags.load.kv_format));
-  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<engine::Model> model, load_model(flags, folder));
+                     .set("kv_format", to_string(flags.load.kv_format));
+  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<engine::Model> model, load_model(flags));
   NIBBLE_RETURN_IF_ERROR(size_cache(flags, model->info()));
   NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
                           engine::Engine::start(std::move(model), flags.engine));
   // As many as there may be; fewer are enough for most, so that a refusal is no failure.
   static_cast<void>(net::allow_descriptors(kMostConnections));
   NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<serve::Server> server,
-                          serve::Server::start(flags.server, *engine, served));
+                          serve::Server::start(flags.server, *engine, std::move(served)));
   const bool as_json = arguments.has("--json");
-  print_configuration(configuration_of(flags, served, *engine, server->url()), as_json);
+  print_configuration(server->configuration(), as_json);
   if (!as_json) fmt::print("nibble serve listens on {}\n", server->url());
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0) {
+    return run_error(
+        "cannot write to standard output, so that nobody would know where the server listens; give "
+        "it "
+        "a place to write to");
+  }
   serve_until_signal(signal, *server, *engine, flags.server.shutdown_timeout);
   if (!as_json) fmt::print("{}\n", served_summary(engine->state()));
   return 0;
@@ -274,6 +282,13 @@ std::vector<OptionDef> serving_options() {
        .value = "NAME",
        .help = "what requests call it",
        .default_text = "the folder's name"},
+      {.name = "--generation-config",
+       .value = "SOURCE",
+       .kind = ValueKind::kChoice,
+       .help = "of the sampling of requests that do not say: the checkpoint's "
+               "generation_config.json, or none",
+       .default_text = "auto",
+       .choices = {"auto", "none"}},
       {.name = "--host",
        .value = "ADDRESS",
        .help = "the address to listen on; 0.0.0.0: all of this machine",
@@ -325,8 +340,15 @@ std::vector<OptionDef> engine_flags() {
            .kind = ValueKind::kNumber,
            .help = "size of the KV cache, instead of blocks",
            .group = group},
-          count_option("--block-size", "tokens of a block", "16", group),
-          {.name = "--kv-cache-dtype",
+          {.name = "--block-tokens",
+           .aliases = {"--block-size"},
+           .value = "N",
+           .kind = ValueKind::kInteger,
+           .help = "tokens of a block",
+           .default_text = "16",
+           .group = group},
+          {.name = "--kv-format",
+           .aliases = {"--kv-cache-dtype"},
            .value = "FORMAT",
            .kind = ValueKind::kChoice,
            .help = "of keys and values",
@@ -360,7 +382,7 @@ CommandDef serve_command() {
               "under way end, a second one cuts them off.",
           .options = std::move(options),
           .examples = {{"nibble serve", "the built-in model on http://127.0.0.1:8000"},
-                       {"nibble serve --model models/Qwen3-30B-A3B-NVFP4 --kv-cache-dtype bf16",
+                       {"nibble serve --model models/Qwen3-30B-A3B-NVFP4 --kv-format bf16",
                         "a checkpoint, keys and values in two bytes"},
                        {"nibble serve --host 0.0.0.0 --api-key-file key.txt",
                         "for other machines, with a key"}},

@@ -107,8 +107,8 @@ Result<int> execute_watch(const Arguments& arguments) {
 std::vector<OptionDef> watch_options() {
   return {{.name = "--server",
            .value = "URL",
-           .help = "an inference server whose metrics to read (vLLM, SGLang, TensorRT-LLM, "
-                   "llama.cpp): http://host:port",
+           .help = "an inference server whose metrics to read (nibble serve, vLLM, SGLang, "
+                   "TensorRT-LLM, llama.cpp): http://host:port",
            .repeatable = true},
           {.name = "--telemetry",
            .value = "HOST:PORT",

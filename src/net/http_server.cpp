@@ -136,8 +136,10 @@ Result<int> HttpServer::start(Handler handler) {
   if (!code) acceptor.bind(endpoint, code);
   if (!code) acceptor.listen(kBacklog, code);
   if (code) {
-    return run_error("cannot listen on {} port {}: {}; choose another port (0: any)",
-                     state.options.host, state.options.port, code.message());
+    const bool foreign = code == boost::system::errc::address_not_available;
+    return run_error("cannot listen on {} port {}: {}; {}", state.options.host, state.options.port,
+                     code.message(),
+                     foreign ? "give an address of this machine" : "choose another port (0: any)");
   }
   const int port = acceptor.local_endpoint(code).port();
   state.acceptor.emplace(std::move(acceptor));

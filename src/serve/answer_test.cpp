@@ -168,6 +168,19 @@ TEST(Answers, StopTokensAndTheEnd) {
   EXPECT_EQ(least.find("finish_reason")->as_string(), "length");
 }
 
+// <bos> t e e: four tokens, followed by the letters from the one of that place on.
+TEST(Answers, StopStringsCountBeyondTheLeastTokens) {
+  TestServer server;
+  const auto text = [&](const char* more) {
+    return text_of(choice_of(server.ask(kCompletions, completion("tee", more))));
+  };
+  EXPECT_EQ(text(R"(,"max_tokens":8)"), "efghijkl");
+  EXPECT_EQ(text(R"(,"max_tokens":8,"stop":["g","k"])"), "ef");
+  EXPECT_EQ(text(R"(,"max_tokens":8,"stop":["g","k"],"min_tokens":6)"), "efghij");
+  EXPECT_EQ(text(R"(,"max_tokens":8,"stop":["ijk"],"min_tokens":6)"), "efgh");
+  EXPECT_EQ(text(R"(,"max_tokens":8,"stop":["l"],"min_tokens":8)"), "efghijkl");
+}
+
 TEST(Answers, SeveralChoicesOfSeveralPrompts) {
   TestServer server;
   const auto with = [&](const std::string& more) {

@@ -22,11 +22,10 @@ Choice::Choice(Choice&& other) noexcept
 
 Choice::~Choice() {
   if (core_ == nullptr || !held_ || ended()) return;
-  core_->counters.end(Outcome::kAbort, monotonic_now() - arrival_);
+  core_->counters.end(Outcome::kCancelled, monotonic_now() - arrival_);
 }
 
 void Choice::take(const engine::Update& update) {
-  if (ended()) return;  // on their way when a stop string came
   measure(update);
   cached_tokens_ = update.cached_tokens;
   for (const engine::OutputToken& token : update.tokens) {
@@ -34,9 +33,9 @@ void Choice::take(const engine::Update& update) {
     if (!text_.feed(token)) break;
   }
   if (text_.stopped()) {
-    end(engine::Finish::kStop);
+    end(Outcome::kStop);
   } else if (update.finish) {
-    end(*update.finish);
+    end(outcome_of(*update.finish));
   }
 }
 
@@ -50,27 +49,21 @@ void Choice::measure(const engine::Update& update) {
   last_ = update.at;
 }
 
-void Choice::end(engine::Finish finish) {
-  Outcome outcome = Outcome::kAbort;
-  switch (finish) {
-    case engine::Finish::kStop:
-      outcome = Outcome::kStop;
-      break;
-    case engine::Finish::kLength:
-      outcome = Outcome::kLength;
-      break;
-    case engine::Finish::kCancelled:
-      failure_ = Refusal{503, "the server stops before the answer has ended", ""};
-      break;
-    case engine::Finish::kFailed:
-      outcome = Outcome::kError;
-      failure_ = Refusal{500,
-                         "the model gave numbers that are not finite; nothing is to be trusted "
-                         "of this answer",
-                         ""};
-      break;
+void Choice::cut_off(Outcome outcome, Refusal why) {
+  failure_ = std::move(why);
+  end(outcome);
+}
+
+void Choice::end(Outcome outcome) {
+  if (outcome == Outcome::kCancelled) {
+    failure_ = Refusal{503, "the server stops before the answer has ended", ""};
+  } else if (outcome == Outcome::kFailed) {
+    failure_ = Refusal{500,
+                       "the model gave numbers that are not finite; nothing is to be trusted of "
+                       "this answer",
+                       ""};
   }
-  if (!failure_) reason_ = kOutcomeNames[static_cast<std::size_t>(outcome)];
+  if (!failure_) reason_ = to_string(outcome);
   text_.finish();
   ticket_ = {};
   core_->counters.end(outcome, monotonic_now() - arrival_);

@@ -1,7 +1,7 @@
 // One of the answers of a request: its place in the engine, its text and its end.
 //
 //   Choice choice(core, asked, 0, arrival);
-//   choice.take(std::move(update));
+//   choice.take(update);
 //   if (choice.ended()) ...                    // choice.reason() is "stop" or "length"
 #pragma once
 
@@ -28,7 +28,10 @@ class Choice {
     ticket_ = std::move(ticket);
     held_ = true;
   }
+  // Of a choice that has not ended.
   void take(const engine::Update& update);
+  // Ends it for a reason that is not the engine's.
+  void cut_off(Outcome outcome, Refusal why);
 
   bool ended() const { return !reason_.empty() || failure_; }
   std::string_view reason() const { return reason_; }                 // empty until the end
@@ -40,7 +43,7 @@ class Choice {
 
  private:
   void measure(const engine::Update& update);
-  void end(engine::Finish finish);
+  void end(Outcome outcome);
 
   Core* core_;  // null: moved from
   std::int64_t index_;

@@ -25,9 +25,11 @@ ChoiceText::ChoiceText(text::Tokenizer tokenizer, const Parameters& asked)
     : tokenizer_(std::move(tokenizer)),
       stops_(asked.stop, asked.include_stop),
       skip_special_(asked.skip_special),
-      keeps_tokens_(asked.sampling.logprobs.has_value()) {}
+      keeps_tokens_(asked.sampling.logprobs.has_value()),
+      min_tokens_(asked.min_tokens) {}
 
 bool ChoiceText::feed(const engine::OutputToken& token) {
+  ++tokens_fed_;
   const bool left_out = skip_special_ && tokenizer_.is_special(token.id);
   const std::string_view bytes =
       left_out ? std::string_view() : tokenizer_.token_bytes(token.id).value_or("");
@@ -36,7 +38,7 @@ bool ChoiceText::feed(const engine::OutputToken& token) {
     held.token.text_offset = characters_decoded_;
     held_.push_back(std::move(held));
   }
-  give(stops_.feed(decode(bytes)));
+  give(stops_.feed(decode(bytes), may_stop()));
   release();
   return !stops_.stopped();
 }
@@ -79,7 +81,7 @@ void ChoiceText::finish() {
   if (!stops_.stopped()) {
     characters_.finish(rest);
     decoded_ += rest.size();
-    give(stops_.feed(rest));
+    give(stops_.feed(rest, may_stop()));
   }
   if (keeps_tokens_) {
     for (; unfinished_ > 0; --unfinished_) ends_[ends_.size() - unfinished_] = decoded_;

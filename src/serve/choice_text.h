@@ -34,7 +34,8 @@ class ChoiceText {
  public:
   ChoiceText(text::Tokenizer tokenizer, const Parameters& asked);
 
-  // False: a stop string is there, and the answer ends before this token's end.
+  // False: a stop string is there, and the answer ends before this token's end. One that ends
+  // within the first min_tokens tokens is none; one that only begins there is.
   bool feed(const engine::OutputToken& token);
   bool stopped() const { return stops_.stopped(); }
   // Nothing follows.
@@ -51,6 +52,7 @@ class ChoiceText {
     std::size_t text_at = 0;  // bytes of text before it
   };
 
+  bool may_stop() const { return tokens_fed_ > min_tokens_; }
   std::string decode(std::string_view bytes);
   void decode_byte(char byte, std::string& text);
   void give(std::string text);
@@ -62,6 +64,8 @@ class ChoiceText {
   text::StopBuffer stops_;
   bool skip_special_;
   bool keeps_tokens_;
+  std::int64_t min_tokens_;
+  std::int64_t tokens_fed_ = 0;
 
   std::string text_;         // to be taken
   std::size_t decoded_ = 0;  // bytes of text so far, also those held back

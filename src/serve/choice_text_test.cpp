@@ -98,6 +98,23 @@ TEST(ChoiceText, WhatMayBeginAStopStringWaits) {
   EXPECT_EQ(given.deltas, (std::vector<std::string>{"a", "b", "", "", "", "STOX", ""}));
 }
 
+// vLLM looks for stop strings that end beyond the first min_tokens tokens, wherever they begin.
+TEST(ChoiceText, AStopStringWithinTheLeastTokensIsText) {
+  const auto text_with = [](std::int64_t min_tokens, std::string stop) {
+    Parameters asked = asking({std::move(stop)});
+    asked.min_tokens = min_tokens;
+    return run(bytes_as_ids("abcabcd"), asked).text;
+  };
+  EXPECT_EQ(text_with(0, "bc"), "a");
+  EXPECT_EQ(text_with(2, "bc"), "a");
+  EXPECT_EQ(text_with(3, "bc"), "abca");
+  EXPECT_EQ(text_with(5, "bc"), "abca");
+  EXPECT_EQ(text_with(6, "bc"), "abcabcd");
+  EXPECT_EQ(text_with(3, "a"), "abc");
+  EXPECT_EQ(text_with(6, "d"), "abcabc");
+  EXPECT_EQ(text_with(7, "d"), "abcabcd");  // also at the end of all
+}
+
 TEST(ChoiceText, SpecialTokensAreLeftOutUnlessWanted) {
   const std::vector<engine::TokenId> ids = {'a', kUser, 'b', 265};  // the last: no token
   Given given = run(ids, asking());

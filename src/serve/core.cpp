@@ -1,6 +1,5 @@
 #include "serve/core.h"
 
-#include <algorithm>
 #include <random>
 
 #include "api/reply.h"
@@ -11,14 +10,22 @@ Core::Core(ServeOptions given_options, engine::Engine& given_engine, ServedModel
     : options(std::move(given_options)),
       engine(given_engine),
       model(std::move(given_model)),
-      bounds{.vocabulary = engine.model().vocabulary, .model = model.name},
-      started_at_s(api::unix_seconds()) {
-  for (std::int64_t id = 0; id < bounds.vocabulary; ++id) {
-    const auto bytes = model.tokenizer.token_bytes(static_cast<engine::TokenId>(id));
-    if (bytes) longest_token = std::max(longest_token, bytes->size());
-  }
+      bounds{.vocabulary = engine.model().vocabulary,
+             .model = model.name,
+             .places = engine.options().max_running_requests + engine.options().max_queued_requests,
+             .defaults = model.defaults},
+      started_at_s(api::unix_seconds()),
+      token_bound(model.tokenizer, bounds.vocabulary),
+      port(options.port),
+      places(bounds.places) {
   std::random_device device;
   id_prefix_ = fmt::format("{:08x}{:08x}", device(), device());
+}
+
+std::string Core::url() const {
+  const bool brackets = options.host.find(':') != std::string::npos;
+  return fmt::format("http://{}{}{}:{}", brackets ? "[" : "", options.host, brackets ? "]" : "",
+                     port.load());
 }
 
 std::string Core::new_id(std::string_view kind) {

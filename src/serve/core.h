@@ -1,6 +1,6 @@
 // What the requests of one server share, whichever loop they run on.
 //
-//   if (core.draining()) ...                    // no new answers
+//   if (core.draining) ...                      // no new answers
 //   const ActiveRequest active(core);           // counted while it lives
 //   core.engine.submit(...)
 #pragma once
@@ -15,6 +15,8 @@
 #include "serve/counters.h"
 #include "serve/options.h"
 #include "serve/parameters.h"
+#include "serve/places.h"
+#include "serve/token_bound.h"
 
 namespace nibble::serve {
 
@@ -28,12 +30,16 @@ struct Core {
   const ServedModel model;
   const Bounds bounds;
   const std::int64_t started_at_s;
-  std::size_t longest_token = 1;  // bytes
+  const TokenBound token_bound;
+
+  std::atomic<int> port;  // that the server listens on; before that, the one it was told
+  Places places;          // in the engine
 
   Counters counters;
   std::atomic<bool> draining = false;    // takes no new answers
   std::atomic<std::int64_t> active = 0;  // requests for answers, under way
 
+  std::string url() const;  // "http://127.0.0.1:8000"
   // No two answers have the same, in other runs of the server either.
   std::string new_id(std::string_view kind);
 

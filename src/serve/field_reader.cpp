@@ -2,7 +2,17 @@
 
 #include <cmath>
 
+#include "base/text.h"
+
 namespace nibble::serve {
+
+Checked<Json> read_body(std::string_view body) {
+  Result<Json> json = Json::parse(body, "request");
+  if (!json) return Refusal{.message = json.error().message};
+  if (json->is_object()) return std::move(*json);
+  return Refusal{.message = fmt::format("request: the body is {}; it must be a JSON object",
+                                        json->kind_name())};
+}
 
 bool is_token_id(const Json& value, std::int64_t vocabulary) {
   if (!value.is_number()) return false;
@@ -44,6 +54,15 @@ std::vector<engine::TokenId> FieldReader::token_ids(std::string_view key, std::i
     found.push_back(static_cast<engine::TokenId>(item.as_number()));
   }
   return found;
+}
+
+std::optional<Refusal> FieldReader::other_model(const Bounds& bounds) {
+  const std::optional<std::string> model = string("model");
+  if (!model || *model == bounds.model) return std::nullopt;
+  return Refusal{404,
+                 fmt::format("the model \"{}\" does not exist; this server has \"{}\"",
+                             printable(*model), bounds.model),
+                 "model"};
 }
 
 std::optional<Refusal> FieldReader::refusal() const {

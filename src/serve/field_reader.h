@@ -55,6 +55,8 @@ class FieldReader {
   }
 
   std::optional<Refusal> refusal() const;
+  // Where `model` names another one than is served.
+  std::optional<Refusal> other_model(const Bounds& bounds);
 
  private:
   template <class T>
@@ -69,6 +71,9 @@ class FieldReader {
   ObjectReader reader_;
   std::string field_;  // of the first fault
 };
+
+// The body of a request, which must be a JSON object.
+Checked<Json> read_body(std::string_view body);
 
 // A whole number from 0 to below the vocabulary.
 bool is_token_id(const Json& value, std::int64_t vocabulary);

@@ -2,9 +2,10 @@
 // The engine never waits: what a slow client has not taken stays here, at most its max_tokens.
 //
 //   const auto mailbox = std::make_shared<Mailbox>(executor);
-//   engine.submit(request, [mailbox](engine::Update update) { mailbox->put(0, std::move(update));
-//   }); co_await mailbox->wait(); for (Arrival& arrival : mailbox->take()) ... mailbox->close(); //
-//   by whoever made it, on the loop
+//   engine.submit(request, [mailbox](engine::Update update) { mailbox->put(0, update); });
+//   co_await mailbox->wait_until(deadline);
+//   for (const Arrival& arrival : mailbox->take()) ...
+//   mailbox->close();                               // by whoever made it, on the loop
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

@@ -42,6 +42,8 @@ struct ServedModel {
   text::Tokenizer tokenizer;
   std::optional<text::ChatTemplate> chat_template;  // without one there are no chats
   std::vector<engine::TokenId> end_ids;             // end an answer, unless ignore_eos
+  engine::Sampling defaults;                        // of requests that do not say
+  std::string generation_config = "none";           // where these come from: auto, none
   Json facts;  // an object, or null: what else /server_info tells (formats, activations)
 };
 

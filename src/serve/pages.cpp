@@ -5,6 +5,7 @@
 
 #include "api/json_write.h"
 #include "api/reply.h"
+#include "serve/configuration.h"
 #include "serve/field_reader.h"
 #include "serve/prompt.h"
 
@@ -13,7 +14,11 @@ namespace {
 
 using net::ServerRequest;
 using Answer = std::variant<Page, Refusal>;
+using Ids = std::vector<engine::TokenId>;
 using Maker = Answer (*)(Core&, const ServerRequest&);
+
+// /tokenize counts more than a prompt may have, though not any amount.
+constexpr std::int64_t kCountedContexts = 16;
 
 struct Route {
   std::string_view method;
@@ -51,29 +56,15 @@ Answer version(Core& core, const ServerRequest&) {
 }
 
 Answer server_info(Core& core, const ServerRequest&) {
-  const engine::ModelInfo& info = core.engine.model();
-  Json model = Json::object();
-  model.set("name", core.model.name).set("path", core.model.path);
-  model.set("architecture", info.architecture).set("vocabulary", info.vocabulary);
-  model.set("max_context", info.max_context).set("kv_bytes_per_token", info.kv_bytes_per_token);
-  model.set("chat_template", core.model.chat_template.has_value());
-  if (core.model.facts.is_object()) {
-    for (const auto& [key, value] : core.model.facts.as_object()) model.set(key, value);
-  }
-  return Page{.body = Json::object()
-                          .set("version", core.options.version)
-                          .set("model_path", core.model.path)
-                          .set("model", std::move(model))
-                          .set("engine", to_json(core.engine.options()))
-                          .set("server", to_json(core.options))
-                          .dump(0)};
+  return Page{.body = configuration(core).dump(0)};
 }
 
 Answer debug_state(Core& core, const ServerRequest&) {
   const engine::EngineState state = core.engine.state();
   Json finished = Json::object();
-  for (std::size_t at = 0; at < kOutcomeNames.size(); ++at) {
-    finished.set(kOutcomeNames[at], core.counters.outcomes[at].load());
+  for (std::size_t at = 0; at < kOutcomes; ++at) {
+    finished.set(to_string(Outcome{static_cast<std::uint8_t>(at)}),
+                 core.counters.outcomes[at].load());
   }
   Json json = Json::object();
   json.set("running", state.running).set("waiting", state.waiting);
@@ -86,7 +77,7 @@ Answer debug_state(Core& core, const ServerRequest&) {
   json.set("silent_s", seconds(monotonic_now() - state.last_sign_of_life));
   json.set("fault", state.fault.empty() ? Json() : Json(state.fault));
   json.set("active_requests", core.active.load()).set("draining", core.draining.load());
-  json.set("refused_requests", core.counters.refused.load());
+  json.set("refused_requests", core.counters.invalid.load() + core.counters.not_found.load());
   json.set("busy_requests", core.counters.busy.load());
   json.set("choices", std::move(finished));
   return Page{.body = json.dump(0)};
@@ -96,7 +87,7 @@ Answer metrics(Core& core, const ServerRequest&) {
   return Page{.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_page(core)};
 }
 
-Answer tokens_page(const Core& core, const std::vector<engine::TokenId>& ids, bool with_texts) {
+Answer tokens_page(const Core& core, const Ids& ids, bool with_texts) {
   std::string body = R"({"count":)";
   api::append_json_integer(body, std::ssize(ids));
   body += R"(,"max_model_len":)";
@@ -113,11 +104,18 @@ Answer tokens_page(const Core& core, const std::vector<engine::TokenId>& ids, bo
   return Page{.body = std::move(body)};
 }
 
+Checked<Ids> chat_ids(const Core& core, std::string_view body) {
+  const Checked<Parameters> asked = read_parameters(api::Dialect::kChat, body, core.bounds);
+  if (const auto* refusal = std::get_if<Refusal>(&asked)) return *refusal;
+  return make_chat(core, std::get<Parameters>(asked), kCountedContexts);
+}
+
 // What the model would be given: of a chat after its template.
 Answer tokenize(Core& core, const ServerRequest& request) {
-  const Result<Json> body = Json::parse(request.body, "request");
-  if (!body) return Refusal{400, body.error().message, ""};
-  FieldReader fields(*body);
+  const Checked<Json> body = read_body(request.body);
+  if (const auto* refusal = std::get_if<Refusal>(&body)) return *refusal;
+  FieldReader fields(std::get<Json>(body));
+  const std::optional<Refusal> other_model = fields.other_model(core.bounds);
   const bool texts = fields.boolean("return_token_strs", false);
   const bool chat = fields.has("messages");
   // "" has no tokens, which is worth knowing; a generation would have nothing to begin with.
@@ -125,25 +123,22 @@ Answer tokenize(Core& core, const ServerRequest& request) {
   const bool special = fields.boolean("add_special_tokens", true);
   if (!chat && !prompt) fields.fault_at("prompt", "is missing; give text, or messages");
   if (auto refusal = fields.refusal()) return *refusal;
-  if (!chat) {
-    auto ids = encode(core, *prompt, special, "prompt");
-    if (auto* refusal = std::get_if<Refusal>(&ids)) return *refusal;
-    return tokens_page(core, std::get<std::vector<engine::TokenId>>(ids), texts);
-  }
-  Checked<Parameters> asked = read_parameters(api::Dialect::kChat, request.body, core.bounds);
-  if (auto* refusal = std::get_if<Refusal>(&asked)) return *refusal;
-  auto made = make_prompts(core, std::get<Parameters>(asked));
-  if (auto* refusal = std::get_if<Refusal>(&made)) return *refusal;
-  return tokens_page(core, std::get<std::vector<ReadyPrompt>>(made).front().ids, texts);
+  if (other_model) return *other_model;
+  Checked<Ids> ids = chat ? chat_ids(core, request.body)
+                          : encode(core, *prompt, special, "prompt", kCountedContexts);
+  if (auto* refusal = std::get_if<Refusal>(&ids)) return *refusal;
+  return tokens_page(core, std::get<Ids>(ids), texts);
 }
 
 Answer detokenize(Core& core, const ServerRequest& request) {
-  const Result<Json> body = Json::parse(request.body, "request");
-  if (!body) return Refusal{400, body.error().message, ""};
-  FieldReader fields(*body);
-  const std::vector<engine::TokenId> ids = fields.token_ids("tokens", core.bounds.vocabulary);
+  const Checked<Json> body = read_body(request.body);
+  if (const auto* refusal = std::get_if<Refusal>(&body)) return *refusal;
+  FieldReader fields(std::get<Json>(body));
+  const std::optional<Refusal> other_model = fields.other_model(core.bounds);
+  const Ids ids = fields.token_ids("tokens", core.bounds.vocabulary);
   if (!fields.has("tokens")) fields.fault_at("tokens", "is missing; give a list of token ids");
   if (auto refusal = fields.refusal()) return *refusal;
+  if (other_model) return *other_model;
   return Page{.body = Json::object().set("prompt", core.model.tokenizer.decode(ids)).dump(0)};
 }
 
@@ -172,7 +167,10 @@ Answer make_page(Core& core, const ServerRequest& request) {
                                    [&](const Route& route) { return route.path == path; });
   if (there == kRoutes.end()) return Refusal{404, "there is nothing at this path", ""};
   if (there->method != method || there->make == nullptr) {
-    return Refusal{405, fmt::format("{} takes {} only", path, there->method), ""};
+    return Refusal{.status = 405,
+                   .message = fmt::format("{} takes {} only", path, there->method),
+                   .param = "",
+                   .allow = there->method == "GET" ? "GET, HEAD" : std::string(there->method)};
   }
   return there->make(core, request);
 }
@@ -198,12 +196,15 @@ std::string metrics_page(Core& core) {
   page.line("counter", "nibble:nonfinite_logits_total", count(state.nonfinite_logits));
   page.line("counter", "nibble:engine_steps_total", count(state.steps));
   page.line("counter", "nibble:engine_step_seconds_total", api::exact_seconds(state.step_time));
-  for (std::size_t at = 0; at < kOutcomeNames.size(); ++at) {
-    page.line("counter", "nibble:request_success_total", count(core.counters.outcomes[at].load()),
-              fmt::format("finished_reason=\"{}\"", kOutcomeNames[at]));
+  for (std::size_t at = 0; at < kOutcomes; ++at) {
+    page.line(
+        "counter", "nibble:request_success_total", count(core.counters.outcomes[at].load()),
+        fmt::format("finished_reason=\"{}\"", to_string(Outcome{static_cast<std::uint8_t>(at)})));
   }
-  page.line("counter", "nibble:requests_refused_total", count(core.counters.refused.load()),
+  page.line("counter", "nibble:requests_refused_total", count(core.counters.invalid.load()),
             "reason=\"invalid\"");
+  page.line("counter", "nibble:requests_refused_total", count(core.counters.not_found.load()),
+            "reason=\"not_found\"");
   page.line("counter", "nibble:requests_refused_total", count(core.counters.busy.load()),
             "reason=\"busy\"");
   page.histogram("nibble:time_to_first_token_seconds", core.counters.ttft);

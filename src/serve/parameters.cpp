@@ -4,53 +4,70 @@
 #include <array>
 #include <charconv>
 #include <random>
+#include <string_view>
 
 #include "base/text.h"
 #include "serve/field_reader.h"
+#include "serve/sampling_fields.h"
 
 namespace nibble::serve {
 namespace {
 
-// Fields whose work this server does not do, and the values (a JSON list) that ask for nothing.
+// Fields whose work this server does not do, and the value that asks for nothing; null and what is
+// empty ask for nothing in all of them.
 struct NeutralField {
-  const char* name;
-  const char* values;
+  std::string_view name;
+  std::string_view value = "null";
 };
 constexpr std::array kNeutral = {
-    NeutralField{"tools", "[[]]"},
-    NeutralField{"tool_choice", R"(["none","auto"])"},
-    NeutralField{"functions", "[[]]"},
-    NeutralField{"function_call", R"(["none","auto"])"},
-    NeutralField{"response_format", R"([{"type":"text"}])"},
-    NeutralField{"modalities", R"([["text"]])"},
-    NeutralField{"audio", "[]"},
-    NeutralField{"prediction", "[]"},
-    NeutralField{"web_search_options", "[]"},
-    NeutralField{"suffix", R"([""])"},
-    NeutralField{"prompt_logprobs", "[]"},
-    NeutralField{"prompt_embeds", "[]"},
-    NeutralField{"chat_template", "[]"},
-    NeutralField{"continue_final_message", "[false]"},
-    NeutralField{"documents", "[[]]"},
-    NeutralField{"structured_outputs", "[]"},
-    NeutralField{"guided_json", "[]"},
-    NeutralField{"guided_regex", "[]"},
-    NeutralField{"guided_choice", "[]"},
-    NeutralField{"guided_grammar", "[]"},
-    NeutralField{"use_beam_search", "[false]"},
-    NeutralField{"length_penalty", "[1]"},
-    NeutralField{"truncate_prompt_tokens", "[]"},
-    NeutralField{"bad_words", "[[]]"},
-    NeutralField{"allowed_token_ids", "[]"},
-    NeutralField{"logits_processors", "[[]]"},
-    NeutralField{"return_tokens_as_token_ids", "[false]"},
-    NeutralField{"return_token_ids", "[false]"},
-    NeutralField{"priority", "[0]"},
+    NeutralField{"tools"},
+    NeutralField{"tool_choice", R"("none")"},
+    NeutralField{"tool_choice", R"("auto")"},
+    NeutralField{"functions"},
+    NeutralField{"function_call", R"("none")"},
+    NeutralField{"function_call", R"("auto")"},
+    NeutralField{"response_format", R"({"type":"text"})"},
+    NeutralField{"modalities", R"(["text"])"},
+    NeutralField{"audio"},
+    NeutralField{"prediction"},
+    NeutralField{"web_search_options"},
+    NeutralField{"suffix"},
+    NeutralField{"prompt_logprobs"},
+    NeutralField{"prompt_embeds"},
+    NeutralField{"chat_template"},
+    NeutralField{"continue_final_message", "false"},
+    NeutralField{"documents"},
+    NeutralField{"structured_outputs"},
+    NeutralField{"use_beam_search", "false"},
+    NeutralField{"length_penalty", "1"},
+    NeutralField{"truncate_prompt_tokens"},
+    NeutralField{"bad_words"},
+    NeutralField{"allowed_token_ids"},
+    NeutralField{"logits_processors"},
+    NeutralField{"return_tokens_as_token_ids", "false"},
+    NeutralField{"return_token_ids", "false"},
+    NeutralField{"priority", "0"},
 };
+constexpr std::string_view kGuided = "guided_";  // guided_json, guided_regex, ...
+
+bool is_empty(const Json& value) {
+  if (value.is_string()) return value.as_string().empty();
+  if (value.is_array()) return value.as_array().empty();
+  return value.is_null() || (value.is_object() && value.as_object().empty());
+}
+
+// Whether the field asks for something that this server does not do.
+bool is_not_done(std::string_view name, const Json& given) {
+  bool known = name.starts_with(kGuided);
+  for (const NeutralField& neutral : kNeutral) {
+    if (neutral.name != name) continue;
+    known = true;
+    if (given == Json::parse(neutral.value, name).value()) return false;
+  }
+  return known && !is_empty(given);
+}
 
 constexpr NumberRange kTokens = {.min = 1, .max = 2147483647};
-// From here down vLLM takes the largest logit, as at 0: a quotient would leave the range of floats.
-constexpr double kLeastTemperature = 1e-5;
 
 std::uint64_t drawn_seed() {
   std::random_device device;
@@ -68,7 +85,7 @@ class ParameterReader {
   }
 
   Checked<Parameters> read() {
-    const std::string model = fields_.string("model").value_or("");
+    const std::optional<Refusal> other_model = fields_.other_model(bounds_);
     read_prompt();
     refuse_what_is_not_done();
     read_lengths();
@@ -79,12 +96,7 @@ class ParameterReader {
     read_form();
     read_template();
     if (const auto refusal = fields_.refusal()) return *refusal;
-    if (!model.empty() && model != bounds_.model) {
-      return Refusal{404,
-                     fmt::format("the model \"{}\" does not exist; this server has \"{}\"",
-                                 printable(model), bounds_.model),
-                     "model"};
-    }
+    if (other_model) return *other_model;
     return std::move(asked_);
   }
 
@@ -93,25 +105,14 @@ class ParameterReader {
     const char* key = chat_ ? "messages" : "prompt";
     api::PromptMember& member = split_.prompt;
     if (member.fault) return fields_.fault(key, *member.fault);
-    for (const api::Prompt& prompt : member.prompts) {
-      for (const std::int32_t id : prompt.ids) {
-        if (id < bounds_.vocabulary) continue;
-        return fields_.fault_at(
-            key, fmt::format("holds {}, which is no token id below {}", id, bounds_.vocabulary));
-      }
-    }
     asked_.prompts = std::move(member.prompts);
     asked_.messages = std::move(member.messages);
   }
 
   void refuse_what_is_not_done() {
-    for (const NeutralField& neutral : kNeutral) {
-      const Json* given = fields_.any(neutral.name);
-      if (given == nullptr) continue;
-      const Json values = Json::parse(neutral.values, neutral.name).value();
-      const Json::Array& harmless = values.as_array();
-      if (std::find(harmless.begin(), harmless.end(), *given) != harmless.end()) continue;
-      fields_.fault_at(neutral.name, "asks for what this server does not do; leave it out");
+    for (const auto& [name, value] : split_.rest.as_object()) {
+      if (!is_not_done(name, value)) continue;
+      fields_.fault_at(name, "asks for what this server does not do; leave it out");
     }
   }
 
@@ -123,11 +124,7 @@ class ParameterReader {
       }
     }
     asked_.min_tokens = fields_.integer("min_tokens", {.min = 0, .max = kTokens.max}).value_or(0);
-    if (asked_.max_tokens && asked_.min_tokens > *asked_.max_tokens) {
-      fields_.fault_at("min_tokens",
-                       fmt::format("is {}, above the {} tokens that are asked for at most",
-                                   asked_.min_tokens, *asked_.max_tokens));
-    }
+    check_min_tokens();
     asked_.n = fields_.integer("n", {.min = 1, .max = kMostChoices}).value_or(1);
     const auto best_of = fields_.integer("best_of", {.min = 1, .max = kMostChoices});
     if (best_of && *best_of != asked_.n) {
@@ -135,28 +132,36 @@ class ParameterReader {
                                               "given",
                                               *best_of, asked_.n));
     }
-    if (asked_.choices() > kMostChoices) {
-      fields_.fault_at(chat_ ? "n" : "prompt",
-                       fmt::format("asks for {} answers; one request has at most {}",
-                                   asked_.choices(), kMostChoices));
-    }
+    check_choices();
+  }
+
+  void check_min_tokens() {
+    if (chat_ && !asked_.max_tokens) return;
+    const std::int64_t most = asked_.max_tokens.value_or(kShortCompletion);
+    if (asked_.min_tokens <= most) return;
+    fields_.fault_at("min_tokens",
+                     fmt::format("is {}, above max_tokens, which is {}{}", asked_.min_tokens, most,
+                                 asked_.max_tokens ? "" : " where it is not given"));
+  }
+
+  void check_choices() {
+    const std::int64_t most = std::min(kMostChoices, bounds_.places);
+    if (asked_.choices() <= most) return;
+    const char* holder = most == kMostChoices
+                             ? "one request has"
+                             : "this server (max_running_requests + max_queued_requests) holds";
+    fields_.fault_at(asked_.n > 1 ? "n" : "prompt",
+                     fmt::format("asks for {} answers, n for each prompt; {} at most {}",
+                                 asked_.choices(), holder, most));
   }
 
   void read_sampling() {
     engine::Sampling& sampling = asked_.sampling;
-    sampling.temperature = fields_.number("temperature", {.min = 0, .max = 100}).value_or(1);
-    if (sampling.temperature < kLeastTemperature) sampling.temperature = 0;
-    sampling.top_p = fields_.number("top_p", {.max = 1, .above = 0.0}).value_or(1);
-    const auto most = static_cast<double>(bounds_.vocabulary);
-    sampling.top_k = std::max<std::int64_t>(
-        0, fields_.integer("top_k", {.min = -1, .max = most}).value_or(0));  // -1, too, is all
-    sampling.min_p = fields_.number("min_p", {.min = 0, .max = 1}).value_or(0);
+    sampling = bounds_.defaults;
+    read_distribution(fields_, bounds_.vocabulary, sampling);
     constexpr NumberRange kPenalty = {.min = -2, .max = 2};
     sampling.presence_penalty = fields_.number("presence_penalty", kPenalty).value_or(0);
     sampling.frequency_penalty = fields_.number("frequency_penalty", kPenalty).value_or(0);
-    // Wide enough for all uses; beyond it quotients leave the range of floats.
-    sampling.repetition_penalty =
-        fields_.number("repetition_penalty", {.min = 0.01, .max = 100}).value_or(1);
     const auto seed = fields_.integer("seed", {});
     sampling.seed = seed ? static_cast<std::uint64_t>(*seed) : drawn_seed();
   }
@@ -245,7 +250,25 @@ class ParameterReader {
     asked_.add_generation_prompt = fields_.boolean("add_generation_prompt", true);
     if (const Json* values = fields_.object("chat_template_kwargs")) {
       asked_.template_values = *values;
+      read_template_values(*values);
     }
+  }
+
+  // As in vLLM, add_generation_prompt may stand there, too, and then counts.
+  void read_template_values(const Json& values) {
+    for (const std::string_view name : {"messages", "tools"}) {
+      const Json* value = values.find(name);
+      if (value == nullptr || value->is_null()) continue;
+      fields_.fault_at("chat_template_kwargs",
+                       fmt::format("holds {}, which the server itself gives the template", name));
+    }
+    const Json* prompt = values.find("add_generation_prompt");
+    if (prompt == nullptr || prompt->is_null()) return;
+    if (!prompt->is_bool()) {
+      return fields_.fault_at("chat_template_kwargs",
+                              "holds an add_generation_prompt that is neither true nor false");
+    }
+    asked_.add_generation_prompt = prompt->as_bool();
   }
 
   api::SplitBody split_;

@@ -25,20 +25,26 @@ namespace nibble::serve {
 // Why a request is not served.
 struct Refusal {
   int status = 400;
-  std::string message;  // one sentence
-  std::string param;    // the field; empty: no single one
+  std::string message;     // one sentence
+  std::string param;       // the field; empty: no single one
+  std::string allow = {};  // 405: the methods that are taken
 };
 
 template <class T>
 using Checked = std::variant<T, Refusal>;
 
+inline constexpr std::int64_t kMostChoices = 128;  // of one request: its prompts times n
+
 // What requests are held against.
 struct Bounds {
   std::int64_t vocabulary = 0;
-  std::string model;  // the name by which it is served
+  std::string model;                   // the name by which it is served
+  std::int64_t places = kMostChoices;  // of the engine, running and queued
+  engine::Sampling defaults;           // where the request does not say
 };
 
-inline constexpr std::int64_t kMostChoices = 128;  // of one request: its prompts times n
+// Tokens of a completion, where none are asked for: as OpenAI has it.
+inline constexpr std::int64_t kShortCompletion = 16;
 inline constexpr std::int64_t kMostTopLogprobs = 20;
 inline constexpr std::size_t kMostStops = 16;
 inline constexpr std::size_t kLongestStop = 1024;  // bytes

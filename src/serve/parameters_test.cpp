@@ -55,7 +55,7 @@ const std::vector<Bad> kBad = {
     {"presence_penalty", {"-2.1", "2.1", "\"0\""}},
     {"frequency_penalty", {"-2.1", "2.1", "\"0\""}},
     {"repetition_penalty", {"0", "-1", "101", "\"1\""}},
-    {"seed", {"1.5", "\"1\"", "1e300", "true"}},
+    {"seed", {"1.5", "\"1\"", "1e300", "true", "9223372036854775808", "-9223372036854775809"}},
     {"stop", {"\"\"", "[\"\"]", "1", "[1]", "[null]", "{}", "true"}},
     {"stop_token_ids", {"1", "[100]", "[-1]", "[1.5]", "[\"1\"]", "[null]", "{}", "[1e300]"}},
     {"ignore_eos", {"1", "\"true\"", "[]"}},
@@ -70,11 +70,18 @@ const std::vector<Bad> kBad = {
     {"stream_options", {"{}", "{\"include_usage\":true}", "1", "[]"}},  // without a stream
     {"user", {"1", "{}"}},
     {"tools", {"[{\"type\":\"function\"}]", "1"}},
-    {"tool_choice", {"\"required\"", "{}"}},
-    {"response_format", {"{\"type\":\"json_object\"}", "\"text\"", "{}"}},
+    {"tool_choice", {"\"required\"", "{\"type\":\"function\"}"}},
+    {"response_format", {"{\"type\":\"json_object\"}", "\"text\""}},
     {"suffix", {"\"x\""}},
     {"prompt_logprobs", {"0", "1"}},
-    {"guided_json", {"{}"}},
+    {"guided_json", {"{\"type\":\"object\"}", "\"{}\"", "true"}},
+    {"guided_regex", {"\"a\""}},
+    {"guided_choice", {"[\"a\"]"}},
+    {"guided_grammar", {"\"root\""}},
+    {"guided_whitespace_pattern", {"\" \""}},
+    {"guided_decoding_backend", {"\"xgrammar\""}},
+    {"structured_outputs", {"{\"json\":{}}"}},
+    {"documents", {"[{}]"}},
     {"use_beam_search", {"true"}},
     {"allowed_token_ids", {"[1]"}},
     {"add_special_tokens", {"1"}},
@@ -113,6 +120,10 @@ TEST(Parameters, BadValuesOfOneEndpoint) {
 
 TEST(Parameters, FieldsThatContradictEachOther) {
   expect_refused(Dialect::kCompletions, R"("min_tokens":3,"max_tokens":2)", "min_tokens");
+  expect_refused(Dialect::kCompletions, R"("min_tokens":17)", "min_tokens");  // 16 at most
+  EXPECT_EQ(taken(Dialect::kCompletions, R"("min_tokens":16)").min_tokens, 16);
+  EXPECT_EQ(taken(Dialect::kCompletions, R"("min_tokens":17,"max_tokens":17)").min_tokens, 17);
+  EXPECT_EQ(taken(Dialect::kChat, R"("min_tokens":17)").min_tokens, 17);
   expect_refused(Dialect::kChat, R"("stream":true,"stream_options":{"include_usage":1})",
                  "stream_options");
   const std::string seventeen = R"("stop":["a","a","a","a","a","a","a","a","a","a","a","a","a",)"
@@ -121,10 +132,28 @@ TEST(Parameters, FieldsThatContradictEachOther) {
   expect_refused(Dialect::kChat, fmt::format("\"stop\":\"{}\"", std::string(1025, 'a')), "stop");
 }
 
+// What the server sets itself would be lost without a word.
+TEST(Parameters, WhatATemplateIsGiven) {
+  const auto kwargs = [](const std::string& values) {
+    return fmt::format(R"("chat_template_kwargs":{{{}}})", values);
+  };
+  for (const char* values : {R"("messages":[])", R"("tools":[])", R"("add_generation_prompt":0)",
+                             R"("add_generation_prompt":"false")"}) {
+    expect_refused(Dialect::kChat, kwargs(values), "chat_template_kwargs");
+  }
+  const auto prompts = [&](const std::string& more) {
+    return taken(Dialect::kChat, more).add_generation_prompt;
+  };
+  EXPECT_FALSE(prompts(kwargs(R"("add_generation_prompt":false)")));
+  EXPECT_TRUE(
+      prompts(R"("add_generation_prompt":false,)" + kwargs(R"("add_generation_prompt":true)")));
+  EXPECT_TRUE(prompts(kwargs(R"("add_generation_prompt":null,"tools":null)")));
+}
+
 TEST(Parameters, BadPrompts) {
   for (const char* value :
-       {"\"\"", "[]", "null", "1", "true", "{}", "[\"\"]", "[[]]", "[100]", "[-1]", "[[1],[100]]",
-        "[1.5]", "[\"a\",1]", "[1,\"a\"]", "[99999999999]", "[null]", "[[\"a\"]]"}) {
+       {"\"\"", "[]", "null", "1", "true", "{}", "[\"\"]", "[[]]", "[-1]", "[[1],[-1]]", "[1.5]",
+        "[\"a\",1]", "[1,\"a\"]", "[99999999999]", "[null]", "[[\"a\"]]"}) {
     const std::string body = fmt::format(R"({{"prompt":{}}})", value);
     const auto result = read_parameters(Dialect::kCompletions, body, kBounds);
     const auto* refusal = std::get_if<Refusal>(&result);
@@ -166,6 +195,67 @@ TEST(Parameters, TheModelIsTheOneThatIsServed) {
   ASSERT_NE(refusal, nullptr);
   EXPECT_EQ(refusal->status, 404);
   EXPECT_EQ(refusal->param, "model");
+  EXPECT_EQ(std::get<Refusal>(read(Dialect::kChat, R"("model":"")")).status, 404);
+}
+
+TEST(Parameters, WhatAsksForNothingIsTaken) {
+  for (const char* field :
+       {"tools", "functions", "response_format", "guided_json", "guided_regex", "guided_anything",
+        "structured_outputs", "logits_processors", "bad_words", "chat_template", "suffix"}) {
+    for (const char* value : {"null", "[]", "{}", "\"\""}) {
+      taken(Dialect::kChat, fmt::format("\"{}\":{}", field, value));
+    }
+  }
+  taken(Dialect::kChat, R"("tool_choice":"auto","length_penalty":1.0,"priority":0)");
+}
+
+TEST(Parameters, SeedsOfSixtyFourBits) {
+  EXPECT_EQ(taken(Dialect::kChat, R"("seed":9223372036854775807)").sampling.seed,
+            std::uint64_t{INT64_MAX});
+  EXPECT_EQ(taken(Dialect::kChat, R"("seed":-9223372036854775808)").sampling.seed,
+            std::uint64_t{1} << 63);
+}
+
+TEST(Parameters, TheModelsOwnDefaults) {
+  Bounds bounds = kBounds;
+  bounds.defaults.temperature = 0.6;
+  bounds.defaults.top_p = 0.95;
+  bounds.defaults.top_k = 20;
+  bounds.defaults.min_p = 0.05;
+  bounds.defaults.repetition_penalty = 1.05;
+  const auto sampling = [&](const std::string& more) {
+    const auto result = read_parameters(Dialect::kChat, body_of(Dialect::kChat, more), bounds);
+    return std::get<Parameters>(result).sampling;
+  };
+  const engine::Sampling plain = sampling("");
+  EXPECT_EQ(plain.temperature, 0.6);
+  EXPECT_EQ(plain.top_p, 0.95);
+  EXPECT_EQ(plain.top_k, 20);
+  EXPECT_EQ(plain.min_p, 0.05);
+  EXPECT_EQ(plain.repetition_penalty, 1.05);
+  const engine::Sampling own = sampling(R"("temperature":1,"top_k":-1,"min_p":0,"top_p":null)");
+  EXPECT_EQ(own.temperature, 1);
+  EXPECT_EQ(own.top_k, 0);
+  EXPECT_EQ(own.min_p, 0);
+  EXPECT_EQ(own.top_p, 0.95);
+}
+
+// More answers than run and wait at once could never be served: "try again later" would be a lie.
+TEST(Parameters, MoreAnswersThanTheEngineHasPlaces) {
+  Bounds bounds = kBounds;
+  bounds.places = 5;
+  const auto refusal_of = [&](const char* body) {
+    auto result = read_parameters(Dialect::kCompletions, body, bounds);
+    return std::holds_alternative<Refusal>(result) ? std::get<Refusal>(result)
+                                                   : Refusal{.param = ""};
+  };
+  EXPECT_EQ(refusal_of(R"({"prompt":"a","n":5})").param, "");
+  const Refusal refusal = refusal_of(R"({"prompt":"a","n":6})");
+  EXPECT_EQ(refusal.status, 400);
+  EXPECT_EQ(refusal.param, "n");
+  EXPECT_NE(refusal.message.find("max_queued_requests"), std::string::npos) << refusal.message;
+  EXPECT_EQ(refusal_of(R"({"prompt":["a","b"],"n":3})").param, "n");
+  EXPECT_EQ(refusal_of(R"({"prompt":["a","b","c","d","e","f"]})").param, "prompt");
 }
 
 TEST(Parameters, Defaults) {
@@ -238,7 +328,7 @@ TEST(Parameters, SeveralPrompts) {
   for (int at = 0; at < 64; ++at) many += ",\"a\"";
   const auto result = read_parameters(Dialect::kCompletions,
                                       fmt::format(R"({{"prompt":{}],"n":2}})", many), kBounds);
-  EXPECT_EQ(std::get<Refusal>(result).param, "prompt");
+  EXPECT_EQ(std::get<Refusal>(result).param, "n");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "serve/options.h"
@@ -28,7 +29,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   int port() const;
-  std::string url() const;  // "http://127.0.0.1:8000"
+  std::string url() const;     // "http://127.0.0.1:8000"
+  Json configuration() const;  // what /server_info tells
 
   void drain();
   bool idle() const;  // no answer is under way

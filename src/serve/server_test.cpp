@@ -6,85 +6,6 @@
 namespace nibble::serve {
 namespace {
 
-struct Refused {
-  int status;
-  std::string param;
-  std::string message;
-};
-
-Refused refused(const api::Answer& answer) {
-  const Json json = json_of(answer);
-  const Json* error = json.find("error");
-  if (error == nullptr) return {answer.exchange.status, "", "no error: " + answer.body};
-  EXPECT_EQ(error->find("code")->as_integer(), answer.exchange.status);
-  EXPECT_TRUE(error->find("type")->is_string());
-  const Json& param = *error->find("param");
-  return {answer.exchange.status, param.is_null() ? "" : param.as_string(),
-          error->find("message")->as_string()};
-}
-
-// vllm#7283, #7632: an empty prompt ends the engine. PR 16529 and others: so does an unknown id.
-TEST(Server, WhatIsRefusedLeavesItUnharmed) {
-  TestServer server;
-  const std::vector<std::pair<std::string, std::string>> bad = {
-      {R"({"prompt":""})", "prompt"},
-      {R"({"prompt":[]})", "prompt"},
-      {R"({"prompt":[270]})", "prompt"},
-      {R"({"prompt":[-1]})", "prompt"},
-      {R"({})", "prompt"},
-      {R"({"prompt":"a","logit_bias":{"270":1}})", "logit_bias"},
-      {R"({"prompt":"a","stop_token_ids":[270]})", "stop_token_ids"},
-      {R"({"prompt":"a","top_k":271})", "top_k"},
-      {R"({"prompt":"a","max_tokens":0,"echo":true})", "max_tokens"},
-      {R"({"prompt":"a","add_special_tokens":false,"temperature":-1})", "temperature"},
-      {"{", ""},
-      {"", ""},
-      {std::string(2000, '['), ""},
-  };
-  for (const auto& [body, param] : bad) {
-    const Refused refusal = refused(server.ask(kCompletions, body));
-    EXPECT_EQ(refusal.status, 400) << body;
-    EXPECT_EQ(refusal.param, param) << body << ": " << refusal.message;
-  }
-  EXPECT_EQ(refused(server.ask(kChats, R"({"messages":[]})")).param, "messages");
-  EXPECT_EQ(
-      refused(server.ask(kChats, R"({"messages":[{"role":"user","content":"a"}],"model":"x"})"))
-          .status,
-      404);
-  EXPECT_EQ(text_of(choice_of(server.ask(kCompletions, R"({"prompt":"ok<|assistant|>"})"))), "ok");
-  EXPECT_TRUE(server.comes_to_rest());
-  EXPECT_EQ(server.state("refused_requests"), std::ssize(bad) + 2);
-}
-
-// A context of 32 tokens, of which <bos> is one.
-TEST(Server, PromptsAsLongAsTheLimitAndLonger) {
-  TestServer server({}, {}, 32);
-  const auto ask = [&](int letters, const char* more = "") {
-    return server.ask(kCompletions,
-                      fmt::format(R"({{"prompt":"{}","max_tokens":99{}}})",
-                                  std::string(static_cast<std::size_t>(letters), 'q'), more));
-  };
-  const Json choice = choice_of(ask(30));
-  EXPECT_EQ(choice.find("finish_reason")->as_string(), "length");
-  EXPECT_EQ(text_of(choice).size(), 1u);
-  EXPECT_EQ(text_of(choice_of(ask(20))).size(), 11u);  // as many as the context leaves
-  for (const int letters : {31, 32, 33, 5000, 1'000'000}) {
-    const Refused refusal = refused(ask(letters));
-    EXPECT_EQ(refusal.status, 400) << letters;
-    EXPECT_EQ(refusal.param, "prompt") << refusal.message;
-    EXPECT_NE(refusal.message.find("32"), std::string::npos) << refusal.message;
-  }
-  const Refused chat =
-      refused(server.ask(kChats, fmt::format(R"({{"messages":[{{"role":"user","content":"{}"}}]}})",
-                                             std::string(40, 'q'))));
-  EXPECT_EQ(chat.param, "messages") << chat.message;
-  TestServer small({.max_running_requests = 4, .kv_blocks = 2}, {}, 1024);
-  const Refused pool =
-      refused(small.ask(kCompletions, fmt::format(R"({{"prompt":"{}"}})", std::string(40, 'q'))));
-  EXPECT_EQ(pool.status, 400);
-  EXPECT_NE(pool.message.find("2 blocks"), std::string::npos) << pool.message;
-}
-
 TEST(Server, Pages) {
   TestServer server;
   const Json models = json_of(server.get("/v1/models"));
@@ -98,9 +19,18 @@ TEST(Server, Pages) {
   EXPECT_EQ(info.find("engine")->find("kv_blocks")->as_integer(), 512);
   EXPECT_EQ(info.find("server")->find("host")->as_string(), "127.0.0.1");
   EXPECT_EQ(info.find("model")->find("vocabulary")->as_integer(), 270);
+  EXPECT_EQ(info, server.server->configuration());
+  EXPECT_EQ(info.find("server")->find("port")->as_integer(), server.server->port());
+  EXPECT_EQ(info.find("url")->as_string(), server.server->url());
+  EXPECT_EQ(info.find("model")->find("kv_cache_bytes")->as_integer(), 4 * 16 * 512);
+  EXPECT_EQ(info.find("sampling")->find("temperature")->as_number(), 1);
   EXPECT_EQ(refused(server.get("/nothing")).status, 404);
-  EXPECT_EQ(refused(server.get(kChats)).status, 405);
-  EXPECT_EQ(refused(server.ask("/metrics", "")).status, 405);
+  const api::Answer other_method = server.get(kChats);
+  EXPECT_EQ(refused(other_method).status, 405);
+  EXPECT_EQ(net::find_header(other_method.exchange.headers, "Allow"), "POST");
+  const api::Answer post = server.ask("/metrics", "");
+  EXPECT_EQ(refused(post).status, 405);
+  EXPECT_EQ(net::find_header(post.exchange.headers, "Allow"), "GET, HEAD");
   EXPECT_EQ(server.client->ask("/health", "", "HEAD").exchange.status, 200);
 }
 
@@ -119,6 +49,14 @@ TEST(Server, TokensOfATextAndBack) {
                 .find("tokens")
                 ->dump(0),
             "[258,260,97,259]");
+  EXPECT_EQ(json_of(server.ask("/tokenize", R"({"messages":[{"role":"user","content":"a"}],
+                                  "chat_template_kwargs":{"add_generation_prompt":false}})"))
+                .find("tokens")
+                ->dump(0),
+            "[258,97]");
+  const api::Answer unfinished = server.ask(
+      "/tokenize", R"({"messages":[{"role":"user","content":"a"}],"add_generation_prompt":false})");
+  EXPECT_EQ(json_of(unfinished).find("tokens")->dump(0), "[258,97]");
   EXPECT_EQ(server.ask("/detokenize", R"({"tokens":[260,256,121,195,169,269]})").body,
             R"({"prompt":"<bos>hey)"
             "\u00E9\"}");
@@ -126,7 +64,56 @@ TEST(Server, TokensOfATextAndBack) {
   EXPECT_EQ(refused(server.ask("/detokenize", R"({})")).param, "tokens");
   EXPECT_EQ(refused(server.ask("/tokenize", R"({})")).param, "prompt");
   EXPECT_EQ(refused(server.ask("/tokenize", R"({"prompt":1})")).param, "prompt");
-  EXPECT_EQ(refused(server.ask("/tokenize", "[]")).status, 400);
+  for (const char* path : {"/tokenize", "/detokenize"}) {
+    const Refused list = refused(server.ask(path, "[]"));
+    EXPECT_EQ(list.status, 400);
+    EXPECT_EQ(list.param, "");
+    EXPECT_NE(list.message.find("must be a JSON object"), std::string::npos) << list.message;
+  }
+  for (const char* body : {R"({"prompt":"a","model":"x"})", R"({"prompt":"a","model":""})",
+                           R"({"messages":[{"role":"user","content":"a"}],"model":"x"})"}) {
+    EXPECT_EQ(refused(server.ask("/tokenize", body)).status, 404) << body;
+  }
+  EXPECT_EQ(refused(server.ask("/detokenize", R"({"tokens":[97],"model":"x"})")).status, 404);
+  EXPECT_EQ(server.ask("/tokenize", R"({"prompt":"a","model":"test"})").exchange.status, 200);
+}
+
+TEST(Server, TokenizeCountsMoreThanAContextThoughNotAnyAmount) {
+  TestServer server({}, {}, 32);
+  const auto count = [&](std::size_t letters) {
+    return server.ask("/tokenize", fmt::format(R"({{"prompt":"{}"}})", std::string(letters, 'q')));
+  };
+  EXPECT_EQ(json_of(count(500)).find("count")->as_integer(), 501);
+  const Refused refusal = refused(count(32 * 17));
+  EXPECT_EQ(refusal.status, 400);
+  EXPECT_EQ(refusal.param, "prompt");
+}
+
+// All that a message holds reaches the template; arguments as an object, as templates expect them.
+TEST(Server, ToolCallsReachTheTemplate) {
+  TestServer server;
+  ServedModel model{.name = "test",
+                    .path = "test",
+                    .tokenizer = test_tokenizer(),
+                    .chat_template = must(text::ChatTemplate::parse(
+                        "{% for m in messages %}{{ m.role }}:{{ m.content }}"
+                        "{% for c in m.tool_calls %}[{{ c.function.name }} "
+                        "{{ c.function.arguments.city }}]{% endfor %}"
+                        "{% if m.tool_call_id %}#{{ m.tool_call_id }}{% endif %};{% endfor %}",
+                        "test")),
+                    .end_ids = {kEnd}};
+  const auto other = must(Server::start({}, *server.engine, std::move(model)));
+  api::TestClient client(other->url());
+  const api::Answer tokens = client.ask("/tokenize", R"({"messages":[
+    {"role":"user","content":"q","name":null},
+    {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",
+     "function":{"name":"w","arguments":"{\"city\":\"Rome\"}"}}]},
+    {"role":"tool","content":"sun","tool_call_id":"c1"}]})");
+  const Json ids = *json_of(tokens).find("tokens");
+  const api::Answer text = client.ask("/detokenize", Json::object().set("tokens", ids).dump(0));
+  EXPECT_EQ(json_of(text).find("prompt")->as_string(), "user:q;assistant:[w Rome];tool:sun#c1;");
+  EXPECT_EQ(refused(client.ask(kChats, R"({"messages":[{"role":"user","x":1,"x":2}]})")).param,
+            "messages");
 }
 
 TEST(Server, Metrics) {
@@ -186,29 +173,6 @@ TEST(Server, LogitsThatAreNotFiniteAreAnError) {
   EXPECT_EQ(server.state().find("choices")->find("error")->as_integer(), 2);
 }
 
-TEST(Server, ABusyEngineSaysWhenToComeBack) {
-  TestServer server({.max_running_requests = 1, .max_queued_requests = 1});
-  server.control->frozen = true;
-  RudeClient first(server.server->port());
-  first.post(kCompletions, R"({"prompt":"a"})");
-  ASSERT_TRUE(server.becomes(
-      [](const Json& state) { return state.find("active_requests")->as_integer() == 1; }));
-  int busy = 0;
-  std::vector<std::unique_ptr<RudeClient>> others;
-  for (int request = 0; request < 4 && busy == 0; ++request) {
-    others.push_back(std::make_unique<RudeClient>(server.server->port()));
-    others.back()->post(kCompletions, R"({"prompt":"a"})");
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    busy = static_cast<int>(server.state("busy_requests"));
-  }
-  ASSERT_EQ(busy, 1);
-  const std::string answer = others.back()->read_until("\"code\":503");
-  EXPECT_NE(answer.find("503 Service Unavailable"), std::string::npos) << answer;
-  EXPECT_NE(answer.find("Retry-After: 1"), std::string::npos) << answer;
-  server.control->frozen = false;
-  first.read_until("length");
-}
-
 TEST(Server, TheKeyIsAskedFor) {
   TestServer server({}, {.api_key = "secret"});
   const auto with = [](const char* value) { return net::Headers{{"Authorization", value}}; };
@@ -250,9 +214,11 @@ TEST(Server, LimitsOfBodiesAndTime) {
   server.control->step_us = 50'000;
   const Refused late = refused(server.ask(kCompletions, R"({"prompt":"a","max_tokens":900})"));
   EXPECT_EQ(late.status, 504);
-  EXPECT_TRUE(
-      server.ask(kCompletions, R"({"prompt":"a","max_tokens":900,"stream":true})").error_event);
+  EXPECT_TRUE(server.ask(kCompletions, R"({"prompt":"a","max_tokens":900,"n":2,"stream":true})")
+                  .error_event);
   EXPECT_TRUE(server.comes_to_rest());
+  EXPECT_EQ(server.state().find("choices")->find("timeout")->as_integer(), 3);
+  EXPECT_EQ(server.state().find("choices")->find("abort")->as_integer(), 0);
 }
 
 TEST(Server, AStopThatWaitsForAnswers) {
@@ -287,23 +253,6 @@ TEST(Server, AStopThatDoesNotWait) {
   server.server->stop();
   EXPECT_NE(stream.read_until("[DONE]").find("the server stops"), std::string::npos);
   EXPECT_NE(whole.read_until("}}").find("503 Service Unavailable"), std::string::npos);
-}
-
-TEST(Server, OptionsThatAreRefused) {
-  TestServer server;
-  ServedModel model{.name = "x", .path = "x", .tokenizer = test_tokenizer(), .end_ids = {270}};
-  EXPECT_FALSE(Server::start({}, *server.engine, model).ok());
-  model.end_ids = {};
-  EXPECT_FALSE(Server::start({.threads = 0}, *server.engine, model).ok());
-  const Result<std::unique_ptr<Server>> taken =
-      Server::start({.port = server.server->port()}, *server.engine, model);
-  ASSERT_FALSE(taken.ok());
-  EXPECT_NE(taken.error().message.find(std::to_string(server.server->port())), std::string::npos);
-  // Without a template there are no chats.
-  const auto plain = Server::start({}, *server.engine, model).value();
-  api::TestClient client(plain->url());
-  EXPECT_EQ(refused(client.ask(kChats, R"({"messages":[{"role":"user","content":"a"}]})")).param,
-            "messages");
 }
 
 }  // namespace

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <boost/asio/this_coro.hpp>
+#include <fmt/core.h>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "api/reply.h"
-#include "base/text.h"
 #include "serve/choice.h"
 #include "serve/logprobs.h"
 #include "serve/mailbox.h"
@@ -19,19 +24,11 @@ namespace {
 
 using boost::asio::awaitable;
 
-constexpr std::int64_t kShortCompletion = 16;  // tokens, where none are asked for: as OpenAI has it
-
 api::ReplyNames names_of(Core& core, const Parameters& asked) {
   const bool chat = asked.dialect == api::Dialect::kChat;
   return {.id = core.new_id(chat ? "chatcmpl" : "cmpl"),
           .model = core.model.name,
           .created_s = api::unix_seconds()};
-}
-
-awaitable<void> refuse_counted(Core& core, net::ResponseWriter& writer, Refusal refusal) {
-  auto& counter = refusal.status == 503 ? core.counters.busy : core.counters.refused;
-  counter.fetch_add(1);
-  return refuse(core.options, writer, std::move(refusal));
 }
 
 // g++ 12 miscompiles some coroutines: every co_await stands in a statement of its own, with its
@@ -60,10 +57,10 @@ class Session {
     writer_.when_gone([mailbox = mailbox_] { mailbox->wake(); });
     failure_ = submit();
     if (failure_) {
-      choices_.clear();
-      co_await refuse_counted(core_, writer_, *failure_);
+      co_await refuse(core_, writer_, *failure_);
       co_return;
     }
+    usage_.prompt_tokens = prompt_tokens_;
     bool going = true;
     if (asked_.stream) going = co_await send_head();
     while (going && open_ > 0 && !failure_) going = co_await step();
@@ -71,34 +68,49 @@ class Session {
   }
 
  private:
+  // All choices, or none: those of a request that is refused count for nothing.
   std::optional<Refusal> submit() {
-    choices_.reserve(prompts_.size() * static_cast<std::size_t>(asked_.n));  // they stay in place
+    const std::int64_t count = std::ssize(prompts_) * asked_.n;
+    std::vector<HeldPlace> places = core_.places.take(count);
+    if (places.empty()) return no_place(count);
+    std::vector<engine::Ticket> tickets;
     for (ReadyPrompt& prompt : prompts_) {
-      usage_.prompt_tokens = usage_.prompt_tokens.value_or(0) + std::ssize(prompt.ids);
+      prompt_tokens_ += std::ssize(prompt.ids);
       for (std::int64_t copy = 0; copy < asked_.n; ++copy) {
-        if (auto refusal = submit_choice(prompt, copy)) return refusal;
+        Result<engine::Ticket> ticket = core_.engine.submit(
+            engine_request(prompt, copy), sink(tickets.size(), places[tickets.size()]));
+        if (!ticket.ok()) return refusal_of(ticket.error());
+        tickets.push_back(std::move(*ticket));
       }
       prompt.ids = {};  // the engine has them
+    }
+    choices_.reserve(tickets.size());  // they stay in place
+    for (engine::Ticket& ticket : tickets) {
+      const std::int64_t index = std::ssize(choices_);
+      choices_.emplace_back(core_, asked_, index, arrival_).hold(std::move(ticket));
     }
     open_ = choices_.size();
     return std::nullopt;
   }
 
-  std::optional<Refusal> submit_choice(const ReadyPrompt& prompt, std::int64_t copy) {
-    const std::size_t index = choices_.size();
-    Choice& choice =
-        choices_.emplace_back(core_, asked_, static_cast<std::int64_t>(index), arrival_);
-    Result<engine::Ticket> ticket = core_.engine.submit(
-        engine_request(prompt, copy), [mailbox = mailbox_, index](engine::Update update) {
-          mailbox->put(index, std::move(update));
-        });
-    if (ticket.ok()) {
-      choice.hold(std::move(*ticket));
-      return std::nullopt;
-    }
-    const Error& error = ticket.error();
-    if (error.kind == ErrorKind::kRun) return Refusal{503, error.message, ""};
-    return Refusal{400, error.message, field_of(error.message)};
+  Refusal no_place(std::int64_t count) const {
+    return {503,
+            fmt::format("{} answers are asked for, and {} of the {} places (max_running_requests + "
+                        "max_queued_requests) are taken; try again later",
+                        count, core_.places.taken(), core_.places.most()),
+            ""};
+  }
+
+  // Keeps its place for as long as the engine keeps the request.
+  engine::Sink sink(std::size_t index, HeldPlace place) const {
+    return [mailbox = mailbox_, index, kept = std::move(place)](engine::Update update) {
+      mailbox->put(index, std::move(update));
+    };
+  }
+
+  Refusal refusal_of(const Error& error) const {
+    if (error.kind == ErrorKind::kRun) return {503, error.message, ""};
+    return {400, error.message, field_of(error.message)};
   }
 
   // The engine's sentences begin with the name of the field, which for a prompt is the endpoint's.
@@ -122,9 +134,6 @@ class Session {
       const auto& ends = core_.model.end_ids;
       request.stop_ids.insert(request.stop_ids.end(), ends.begin(), ends.end());
     }
-    std::sort(request.stop_ids.begin(), request.stop_ids.end());
-    const auto twice = std::unique(request.stop_ids.begin(), request.stop_ids.end());
-    request.stop_ids.erase(twice, request.stop_ids.end());
     return request;
   }
 
@@ -141,24 +150,30 @@ class Session {
     if (writer_.peer_gone()) co_return false;
     std::string events;
     for (const Arrival& arrival : mailbox_->take()) take(arrival, events);
-    if (open_ > 0 && !failure_ && monotonic_now() >= deadline_) {
-      failure_ = Refusal{504,
-                         fmt::format("the answer took longer than the {} s that this server "
-                                     "gives (--request-timeout)",
-                                     seconds(core_.options.request_timeout)),
-                         ""};
-    }
+    if (open_ > 0 && !failure_ && monotonic_now() >= deadline_) time_out();
     if (events.empty()) co_return true;
     const bool written = co_await writer_.write(std::move(events));
     co_return written;
   }
 
+  void time_out() {
+    failure_ = Refusal{504,
+                       fmt::format("the answer took longer than the {} s that this server gives "
+                                   "(--request-timeout)",
+                                   seconds(core_.options.request_timeout)),
+                       ""};
+    for (Choice& choice : choices_) {
+      if (!choice.ended()) choice.cut_off(Outcome::kTimeout, *failure_);
+    }
+  }
+
   void take(const Arrival& arrival, std::string& events) {
     Choice& choice = choices_[arrival.choice];
-    if (choice.ended()) return;
+    if (choice.ended()) return;  // on its way when a stop string came
     const std::int64_t before = choice.tokens();
     choice.take(arrival.update);
-    usage_.output_tokens = usage_.output_tokens.value_or(0) + choice.tokens() - before;
+    output_tokens_ += choice.tokens() - before;
+    usage_.output_tokens = output_tokens_;
     count_cached();
     if (choice.failure()) {
       failure_ = choice.failure();
@@ -220,7 +235,7 @@ class Session {
 
   awaitable<void> respond() {
     if (failure_) {
-      co_await refuse(core_.options, writer_, *failure_);
+      co_await respond_error(core_.options, writer_, *failure_);
       co_return;
     }
     std::string body = whole();
@@ -256,6 +271,8 @@ class Session {
   std::shared_ptr<Mailbox> mailbox_;
   std::vector<Choice> choices_;
   std::size_t open_ = 0;  // choices that have not ended
+  std::int64_t prompt_tokens_ = 0;
+  std::int64_t output_tokens_ = 0;
   api::Usage usage_ = {.prompt_tokens = 0, .output_tokens = 0, .cached_tokens = 0};
   std::optional<Refusal> failure_;
 };
@@ -286,7 +303,7 @@ awaitable<void> answer(Core& core, net::ResponseWriter& writer, api::Dialect dia
   const ActiveRequest active(core);
   Checked<std::unique_ptr<Session>> made = prepare(core, writer, dialect, std::move(request));
   if (auto* refusal = std::get_if<Refusal>(&made)) {
-    co_await refuse_counted(core, writer, std::move(*refusal));
+    co_await refuse(core, writer, std::move(*refusal));
   } else {
     co_await std::get<std::unique_ptr<Session>>(made)->run();
   }

@@ -3,7 +3,7 @@
 // with the last token, a client that has gone or a server that stops, what has not ended is
 // cancelled.
 //
-//   co_await answer(core, writer, std::move(request));
+//   co_await answer(core, writer, api::Dialect::kChat, std::move(request));
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -109,6 +109,24 @@ inline std::string text_of(const Json& choice) {
   return text == nullptr ? "(no text)" : text->as_string();
 }
 
+struct Refused {
+  int status = 0;
+  std::string param;
+  std::string message;
+};
+
+// The error of an answer.
+inline Refused refused(const api::Answer& answer) {
+  const Json json = json_of(answer);
+  const Json* error = json.find("error");
+  if (error == nullptr) return {answer.exchange.status, "", "no error: " + answer.body};
+  EXPECT_EQ(error->find("code")->as_integer(), answer.exchange.status);
+  EXPECT_TRUE(error->find("type")->is_string());
+  const Json& param = *error->find("param");
+  return {answer.exchange.status, param.is_null() ? "" : param.as_string(),
+          error->find("message")->as_string()};
+}
+
 // The events of a stream, without [DONE], which must be the last.
 inline std::vector<Json> events_of(const api::Answer& answer) {
   std::vector<Json> events;

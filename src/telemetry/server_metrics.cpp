@@ -164,6 +164,17 @@ void set(ServerReading& reading, const char* engine, const char* signal, std::st
   reading.names.emplace(signal, name);
 }
 
+// Since the server's start, where it counts both and gives no rate of its own.
+void derive_hit_rate(ServerReading& reading) {
+  const auto hits = reading.values.find("server.prefix_hits");
+  const auto queries = reading.values.find("server.prefix_queries");
+  if (hits == reading.values.end() || queries == reading.values.end()) return;
+  if (queries->second <= 0) return;
+  const std::string names = fmt::format("{} / {}", reading.names.at("server.prefix_hits"),
+                                        reading.names.at("server.prefix_queries"));
+  set(reading, "", "server.prefix_hit_rate", names, hits->second / queries->second);
+}
+
 void read_page(const MetricsPage& page, ServerReading& reading) {
   for (const NameRow& row : kNames) {
     if (reading.values.contains(row.signal)) continue;
@@ -174,6 +185,7 @@ void read_page(const MetricsPage& page, ServerReading& reading) {
       break;
     }
   }
+  derive_hit_rate(reading);
   for (const HistogramRow& row : kHistograms) {
     if (reading.histograms.contains(row.name)) continue;
     Result<std::optional<Histogram>> found = find_histogram(page, row.metric);

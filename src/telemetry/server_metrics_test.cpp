@@ -40,6 +40,7 @@ python_gc_objects_collected_total{generation="0"} 5.0
                            {"server.prompt_tokens", 1000},
                            {"server.prefix_queries", 1000},
                            {"server.prefix_hits", 791},
+                           {"server.prefix_hit_rate", 0.791},
                            {"server.finished", 57}};
   EXPECT_EQ(reading.values, expected);
   EXPECT_EQ(reading.names.at("server.prefix_hits"), "vllm:prefix_cache_hits_total");
@@ -52,9 +53,19 @@ TEST(ServerMetrics, VllmUnderItsOldNames) {
   const ServerReading reading = read_server_metrics(
       "vllm:gpu_cache_usage_perc 0.5\nvllm:prefix_cache_hits{engine=\"0\"} 9\n"
       "vllm:gpu_prefix_cache_queries 20\n");
-  const Values expected = {
-      {"server.kv_usage", 0.5}, {"server.prefix_hits", 9}, {"server.prefix_queries", 20}};
+  const Values expected = {{"server.kv_usage", 0.5},
+                           {"server.prefix_hits", 9},
+                           {"server.prefix_queries", 20},
+                           {"server.prefix_hit_rate", 0.45}};
   EXPECT_EQ(reading.values, expected);
+  EXPECT_EQ(reading.names.at("server.prefix_hit_rate"),
+            "vllm:prefix_cache_hits / vllm:gpu_prefix_cache_queries");
+}
+
+TEST(ServerMetrics, NoHitRateOfNoQueries) {
+  const ServerReading reading = read_server_metrics(
+      "nibble:prefix_cache_hits_total 0\nnibble:prefix_cache_queries_total 0\n");
+  EXPECT_FALSE(reading.values.contains("server.prefix_hit_rate"));
 }
 
 TEST(ServerMetrics, NibbleServe) {
@@ -84,6 +95,7 @@ nibble:time_to_first_token_seconds_count{model_name="m"} 3
                            {"server.prompt_tokens", 1001},
                            {"server.prefix_queries", 1000},
                            {"server.prefix_hits", 791},
+                           {"server.prefix_hit_rate", 0.791},
                            {"server.finished", 57}};
   EXPECT_EQ(reading.values, expected);
   EXPECT_EQ(reading.histograms.at("ttft").count, 3);

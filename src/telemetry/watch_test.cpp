@@ -90,6 +90,27 @@ TEST(WatchTable, ShowsDevicesRatesAndWhatIsMissing) {
   EXPECT_NE(text.find("x0.y, x1.y, x2.y and 2 more: no such call"), std::string::npos) << text;
 }
 
+// 30 of 40 tokens while prompts come; of all since the start, 791 of 1000, while none do.
+TEST(WatchTable, ShowsHowManyTokensThePrefixCacheHas) {
+  constexpr Nanoseconds kSecond = 1'000'000'000;
+  SampleStore store;
+  const auto counter = [&](const char* name, double before, double now) {
+    const SignalId signal = store.declare({.name = name, .kind = SignalKind::kCounter});
+    store.add(signal, 10 * kSecond, before);
+    store.add(signal, 11 * kSecond, now);
+  };
+  counter("server.prefix_hits", 761, 791);
+  counter("server.prefix_queries", 960, 1000);
+  const auto rate = store.declare({.name = "server.prefix_hit_rate"});
+  store.add(rate, 11 * kSecond, 0.791);
+  const std::string busy = watch_table(store, 11 * kSecond, Style::plain());
+  EXPECT_NE(busy.find(" 75 %"), std::string::npos) << busy;
+  SampleStore idle;
+  idle.add(idle.declare({.name = "server.prefix_hit_rate"}), 11 * kSecond, 0.791);
+  const std::string text = watch_table(idle, 11 * kSecond, Style::plain());
+  EXPECT_NE(text.find(" 79 %"), std::string::npos) << text;
+}
+
 TEST(WatchTable, NoLineIsWiderThanTheTerminal) {
   SampleStore store;
   const auto put = [&](const char* name, double value) {

@@ -60,6 +60,16 @@ std::string gpu_table(const std::set<std::string>& owners, const Values& values,
   return table.render(style);
 }
 
+// Of the prompts that come now; while none come, of all since the server's start.
+std::optional<double> hit_percent(const std::string& owner, const Values& values,
+                                  const Values& rates) {
+  const auto hits = find(rates, owner, "prefix_hits");
+  const auto queries = find(rates, owner, "prefix_queries");
+  if (hits && queries && *queries > 0) return 100 * *hits / *queries;
+  const auto share = find(values, owner, "prefix_hit_rate");
+  return share ? std::optional<double>(100 * *share) : std::nullopt;
+}
+
 std::string server_table(const std::set<std::string>& owners, const Values& values,
                          const Values& rates, const Style& style) {
   Table table({{"server"},
@@ -67,6 +77,7 @@ std::string server_table(const std::set<std::string>& owners, const Values& valu
                {"waiting", Align::kRight},
                {"KV", Align::kRight},
                {"tok/s", Align::kRight},
+               {"prefix hits", Align::kRight, 2},
                {"preempted", Align::kRight, 1},
                {"doing"}});
   for (const std::string& owner : owners) {
@@ -79,7 +90,8 @@ std::string server_table(const std::set<std::string>& owners, const Values& valu
         server.kv_usage ? std::optional<double>(100 * *server.kv_usage) : std::nullopt;
     const Activity activity = server_activity(server);
     table.row({owner, shown(server.running, ""), shown(server.waiting, ""), shown(kv, " %", 1),
-               shown(rate, ""), shown(find(values, owner, "preemptions"), ""),
+               shown(rate, ""), shown(hit_percent(owner, values, rates), " %"),
+               shown(find(values, owner, "preemptions"), ""),
                Cell(activity.text, activity.emphasis)});
   }
   return table.render(style);

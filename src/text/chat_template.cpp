@@ -103,6 +103,10 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string_vi
                       std::move(tokens));
 }
 
+std::string_view ChatTemplate::where() const {
+  return program_->where;
+}
+
 Result<std::string> ChatTemplate::render(const ChatInput& input) const {
   if (!input.messages.is_array()) {
     return input_error("messages is {}; give an array", input.messages.kind_name());

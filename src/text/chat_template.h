@@ -52,6 +52,7 @@ class ChatTemplate {
   // An input error with the template's own words where it calls raise_exception.
   Result<std::string> render(const ChatInput& input) const;
 
+  std::string_view where() const;  // as given to parse()
   const SpecialTokens& tokens() const { return tokens_; }
 
  private:

@@ -77,13 +77,13 @@ std::string StopBuffer::stop_at(std::size_t end) {
   return out;
 }
 
-std::string StopBuffer::feed(std::string_view piece) {
+std::string StopBuffer::feed(std::string_view piece, bool may_stop) {
   if (stopped()) return "";
   const std::size_t before = held_.size();
   held_ += piece;
   for (std::size_t at = before; at < held_.size(); ++at) {
     state_ = step(state_, static_cast<unsigned char>(held_[at]));
-    if (nodes_[state_].stop) return stop_at(at + 1);
+    if (may_stop && nodes_[state_].stop) return stop_at(at + 1);
   }
   const std::size_t safe = held_.size() - nodes_[state_].depth;
   std::string out = held_.substr(0, safe);

@@ -23,8 +23,9 @@ class StopBuffer {
   // Empty stop strings are ignored. `include` gives the stop string itself out too.
   explicit StopBuffer(const std::vector<std::string>& stops, bool include = false);
 
-  // What can be sent: valid UTF-8 where stop strings and pieces are.
-  std::string feed(std::string_view piece);
+  // What can be sent: valid UTF-8 where stop strings and pieces are. Where the piece may not stop
+  // the text, a stop string that ends within it is text as any other.
+  std::string feed(std::string_view piece, bool may_stop = true);
   // Nothing follows: what was held back; "" after a stop string.
   std::string finish();
 

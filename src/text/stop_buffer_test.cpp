@@ -125,6 +125,21 @@ TEST(StopBuffer, HoldsNoMoreThanMayBecomeAStopString) {
   EXPECT_FALSE(buffer.stopped());
 }
 
+TEST(StopBuffer, PiecesThatMayNotStopTheText) {
+  StopBuffer buffer({"bc", "c!"});
+  EXPECT_EQ(buffer.feed("abc", false), "a");  // "bc" may go on, as "c!"
+  EXPECT_EQ(buffer.feed("ab"), "bca");
+  EXPECT_EQ(buffer.feed("c"), "");
+  EXPECT_EQ(buffer.matched(), 0u);
+  StopBuffer across({"bc", "c!"});
+  EXPECT_EQ(across.feed("abc", false), "a");
+  EXPECT_EQ(across.feed("!"), "b");  // "c!" begins in the first piece, ends in the second
+  EXPECT_EQ(across.matched(), 1u);
+  StopBuffer whole({"bc"});
+  EXPECT_EQ(whole.feed("abc", false), "a");
+  EXPECT_EQ(whole.finish(), "bc");
+}
+
 TEST(StopBuffer, WholeCharactersStayWhole) {
   // Both begin with the bytes F0 9F 91: what is held begins with a character, and ends with one.
   StopBuffer buffer({"\U0001F44B!"});

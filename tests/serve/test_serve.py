@@ -253,6 +253,30 @@ def test_the_key(binary, tmp_path):
         assert running.ask("/health")[0] == 200
 
 
+def test_a_page_of_another_origin_has_nothing_computed(server):
+    def status(origin, host=f"{HOST}:{server.port}"):
+        return server.ask("/v1/completions", {"prompt": "the", "max_tokens": 1},
+                          headers={"Origin": origin, "Host": host, "Content-Type": "text/plain"})[0]
+    assert status("http://evil.example") == status("null") == 403
+    assert status(server.first["url"]) == 200
+    assert status("http://evil.example", "evil.example") == 403
+
+
+def test_a_stop_string_ends_no_answer_before_its_least_tokens(server):
+    asked = dict(prompt="the", max_tokens=8, temperature=0, ignore_eos=True)
+    free = server.post("/v1/completions", **asked)["choices"][0]["text"]
+    stopped = server.post("/v1/completions", **asked, stop=list(set(free))[:16])
+    assert stopped["usage"]["completion_tokens"] == 1
+    held = server.post("/v1/completions", **asked, stop=list(set(free))[:16], min_tokens=6)
+    assert held["usage"]["completion_tokens"] >= 6
+    assert free.startswith(held["choices"][0]["text"])
+
+
+def test_more_messages_than_a_context_has_tokens_are_refused(server):
+    status, text = server.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}] * 100000})
+    assert status == 400 and json.loads(text)["error"]["param"] == "messages"
+
+
 @pytest.mark.parametrize("words, says", [
     (["--model", "/nowhere"], '--model is "/nowhere", which is no folder'),
     (["--port", "70000"], "--port"),

@@ -1,31 +1,12 @@
 // moe() must not allocate: a step of a server has no place for locks of the allocator, nor for
 // failures. Counted by this program's own operator new.
-#include <atomic>
-#include <cstdlib>
 #include <gtest/gtest.h>
-#include <new>
 
 #include "kernels/moe/test_layer.h"
 
-namespace {
+#if !defined(__SANITIZE_ADDRESS__)
 
-std::atomic<std::int64_t> allocations = 0;
-
-}  // namespace
-
-#if !defined(__SANITIZE_ADDRESS__)  // which has an operator new of its own
-
-void* operator new(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "base/test_allocations.h"
 
 namespace nibble {
 namespace {
