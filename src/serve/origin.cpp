@@ -1,6 +1,6 @@
 #include "serve/origin.h"
 
-#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/system/error_code.hpp>
 #include <fmt/core.h>
 #include <string>
