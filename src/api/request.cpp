@@ -142,18 +142,22 @@ void append_prompt(std::string& out, const Backend& backend, const GenerationReq
     }
     return;
   }
-  const auto append_message = [&out](std::string_view role, std::string_view content) {
+  const auto append_message = [&out](std::string_view role, std::string_view content,
+                                     std::string_view more) {
     out += R"({"role":)";
     append_json_string(out, role);
     out += R"(,"content":)";
     append_json_string(out, content);
+    if (!more.empty()) out += ',';
+    out += more;
     out += '}';
   };
   out += '[';
-  if (request.messages.empty()) append_message("user", request.prompt);
+  if (request.messages.empty()) append_message("user", request.prompt, {});
   for (std::size_t index = 0; index < request.messages.size(); ++index) {
     if (index > 0) out += ',';
-    append_message(request.messages[index].role, request.messages[index].content);
+    const ChatMessage& message = request.messages[index];
+    append_message(message.role, message.content, message.more);
   }
   out += ']';
 }

@@ -316,5 +316,22 @@ TEST(ParseRequest, ClearRefusals) {
             std::string::npos);
 }
 
+// A conversation with calls of tools, read and written again.
+TEST(RequestBody, CarriesTheOtherMembersOfAMessage) {
+  const char* text =
+      R"({"messages":[{"role":"assistant","tool_calls":[{"id":"c1"}],"content":null},)"
+      R"({"role":"tool","content":"4","tool_call_id":"c1"}]})";
+  const auto request = parse_request(Dialect::kChat, text);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const auto body = request_body(find_backend("vllm-chat").value(), *request);
+  ASSERT_TRUE(body.ok()) << body.error().message;
+  EXPECT_NE(body->json.find(R"({"role":"tool","content":"4","tool_call_id":"c1"})"),
+            std::string::npos)
+      << body->json;
+  const auto again = parse_request(Dialect::kChat, body->json);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->messages, request->messages);
+}
+
 }  // namespace
 }  // namespace nibble::api

@@ -160,7 +160,7 @@ def test_a_disk_limit_does_not_kill(mock, load):
 
 def test_no_memory_is_a_sentence(mock, load):
     """Prompts of five million tokens in an address space of 300 MB."""
-    run = load(mock(ttft_ms=1, itl_ms=1).url, *PLAIN, "--max-concurrency", 16, "--num-prompts", 32,
+    run = load(mock(ttft_ms=1, itl_ms=1, max_model_len=10_000_000).url, *PLAIN, "--max-concurrency", 16, "--num-prompts", 32,
                "--random-output-len", 4, input_len=5_000_000, keep_rows=False,
                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20)))
     assert run.status == 1, (run.status, run.errors)
