@@ -231,7 +231,7 @@ class StepBench {
 
   void judge(StepLevel& level, double busy) {
     const double cache = report_.cpu.last_level_cache_mb.value_or(0) * kMega;
-    const double resident = ledger_.capacity().weight_bytes_per_gpu;
+    const double resident = checkpoint_bytes(ledger_.deployment().model);
     if (resident < cache) {
       level.flags.push_back(fmt::format(
           "all weights ({}) fit in the last-level cache ({}), while the floor reads them from "

@@ -54,7 +54,7 @@ def test_a_step_beside_its_floor(bench, source_dir):
         assert sum(op["floor_us"] or 0 for op in ops.values()) == pytest.approx(step["floor_us"], rel=1e-3)
         assert step["floor_us"] == pytest.approx(step["time_us"] * step["roof_share"], rel=1e-6)
         assert any("fit in the last-level cache" in flag for flag in step["flags"]) == \
-            (document["machine"]["last_level_cache_mb"] > 11)
+            (document["machine"]["last_level_cache_mb"] > 10.06)  # the bytes that inspect finds
     # By hand: lm_head is 4,096 x 256 bf16 weights, whatever the batch; activations come on top.
     heads = [next(op for op in step["ops"] if op["op"] == "lm_head") for step in document["steps"]]
     assert heads[0]["flop"] == 2 * 4096 * 256
