@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "diagnose/case.h"
-#include "diagnose/explain.h"
+#include "explain/case.h"
+#include "explain/explain.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "cli/analyze_parts.h"
 #include "cli/deployment_flags.h"
-#include "diagnose/floor.h"
+#include "explain/floor.h"
 #include "report/terminal.h"
 
 namespace nibble::cli {

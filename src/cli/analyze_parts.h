@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/analyze_kernels.h"
-#include "diagnose/explain.h"
+#include "explain/explain.h"
 #include "ledger/step.h"
 #include "report/document.h"
 

@@ -9,7 +9,7 @@
 #include "cli/mock.h"
 #include "cli/serve.h"
 #include "cli/watch.h"
-#include "diagnose/case.h"
+#include "explain/case.h"
 #include "machine/spec.h"
 #include "model/config.h"
 

@@ -1,0 +1,1 @@
+#include "diagnose/diagnosis.h"
