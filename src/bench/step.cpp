@@ -186,6 +186,7 @@ class StepBench {
         },
         [&] {
           decoder_.draw(sequences);
+          if (!request_.cold) decoder_.step(sequences, clock);
           const double start = steady_now();
           decoder_.step(sequences, clock);
           times_us.push_back((steady_now() - start) * 1e6);
@@ -273,20 +274,6 @@ Result<std::unique_ptr<engine::Model>> load(const StepRequest& request) {
   return model;
 }
 
-Result<Ledger> make_ledger(const StepRequest& request, const StepReport& report) {
-  Deployment deployment;
-  NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(request.folder.string()));
-  deployment.machine = machine_of_cpu(report.cpu, report.roofs.roofs, "measured just now");
-  deployment.link = LinkSpeed{1, 1};  // one rank has none
-  deployment.launch_gap_us = 0;
-  deployment.context = static_cast<double>(request.context);
-  deployment.kv_format = request.options.kv_format;
-  // What the kernels multiply 15-bit integers with is held against the 16-bit rate.
-  deployment.activations =
-      request.options.activations == Format::kFp32 ? Format::kBf16 : request.options.activations;
-  return Ledger::make(std::move(deployment));
-}
-
 Json interval_json(const Sample& sample) {
   if (!sample.interval) return {};
   return Json::array({sample.interval->low, sample.interval->high});
@@ -328,8 +315,22 @@ bool StepReport::failed() const {
                      [](const StepLevel& level) { return !level.error.empty(); });
 }
 
+Result<Ledger> step_ledger(const StepRequest& request, const CpuStatus& cpu, const CpuRoofs& roofs) {
+  Deployment deployment;
+  NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(request.folder.string()));
+  deployment.machine = machine_of_cpu(cpu, roofs, "measured just now");
+  deployment.link = LinkSpeed{1, 1};  // one rank has none
+  deployment.launch_gap_us = 0;
+  deployment.context = static_cast<double>(request.context);
+  deployment.kv_format = request.options.kv_format;
+  // What the kernels multiply 15-bit integers with is held against the 16-bit rate.
+  deployment.activations =
+      request.options.activations == Format::kFp32 ? Format::kBf16 : request.options.activations;
+  return Ledger::make(std::move(deployment));
+}
+
 Result<StepReport> measure_step(const StepRequest& request, const StepProgress& progress) {
-  StepReport report{.threads = request.threads};
+  StepReport report{.threads = request.threads, .cold = request.cold};
   const MachineState before = read_machine_state();
   report.cpu = probe_cpu();
   progress("weights", 0);
@@ -339,7 +340,8 @@ Result<StepReport> measure_step(const StepRequest& request, const StepProgress& 
   wanted.threads = request.threads;
   report.roofs.taken_unix_s = unix_now();
   NIBBLE_ASSIGN_OR_RETURN(report.roofs.roofs, measure_cpu_roofs(wanted));
-  NIBBLE_ASSIGN_OR_RETURN(Ledger ledger, make_ledger(request, report));
+  NIBBLE_ASSIGN_OR_RETURN(Ledger ledger,
+                          step_ledger(request, report.cpu, report.roofs.roofs));
   report.model = ledger.deployment().model.title;
   NIBBLE_ASSIGN_OR_RETURN(ColdMemory cold, ColdMemory::make(report.cpu));
   StepBench bench(request, report, *model, std::move(ledger), std::move(cold));
@@ -370,6 +372,7 @@ Json to_json(const StepReport& report) {
       .set("rows", Json::array())
       .set("model", report.model)
       .set("threads", report.threads)
+      .set("cold", report.cold)
       .set("steps", std::move(steps))
       .set("notes", std::move(notes));
 }

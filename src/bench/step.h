@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "engine/models/load.h"
+#include "ledger/step.h"
 #include "machine/cpu_roofs.h"
 #include "machine/probe.h"
 #include "machine/roof_cache.h"
@@ -30,6 +31,9 @@ struct StepRequest {
   int threads = 1;
   double seconds = 3;  // budget of a level
   std::uint64_t seed = 1;
+  // Between two steps memory is read that throws the weights out of the caches. False: a step
+  // follows another one, as in a server, whose weights stay in a cache that holds them.
+  bool cold = true;
 };
 
 // An operation of all layers together. The engine may do two of the ledger's in one, and has some
@@ -61,6 +65,7 @@ struct StepReport {
   CpuStatus cpu;
   KeptRoofs roofs;
   int threads = 1;
+  bool cold = true;
   std::vector<StepLevel> levels;
   std::vector<std::string> notes;
   Json state;  // load, steal and clock over the whole run
@@ -73,6 +78,10 @@ using StepProgress = std::function<void(std::string_view what, double levels)>;
 // uniform routing, no gaps between operations, and for each operation the larger of bytes over the
 // bandwidth of the pair and FLOP over the multiply rate of this run. Input errors are the model's.
 Result<StepReport> measure_step(const StepRequest& request, const StepProgress& progress);
+
+// The floor that steps are held against, of this machine's measured roofs: uniform routing, one rank,
+// no gaps between operations.
+Result<Ledger> step_ledger(const StepRequest& request, const CpuStatus& cpu, const CpuRoofs& roofs);
 
 // nibble.bench/1 with `steps[]` instead of rows.
 Json to_json(const StepReport& report);

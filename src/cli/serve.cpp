@@ -16,8 +16,10 @@
 #include "cli/end_signal.h"
 #include "cli/version.h"
 #include "engine/models/load.h"
+#include "machine/isa.h"
 #include "machine/probe.h"
 #include "net/loop.h"
+#include "serve/faults.h"
 #include "serve/model_folder.h"
 #include "serve/server.h"
 
@@ -120,6 +122,25 @@ Result<> take_server(const Arguments& arguments, serve::ServeOptions& options) {
   return {};
 }
 
+// A processor that has not the wanted instructions would die of them.
+Result<> take_isa(const Arguments& arguments, engine::ModelOptions& options) {
+  const auto name = arguments.text("--isa");
+  if (!name) return {};
+  options.isa = isa_from_string(*name).value();
+  if (is_usable(options.isa)) return {};
+  return usage_error("--isa is \"{}\", which this processor has not; its best is {}", *name,
+                     to_string(best_isa()));
+}
+
+Result<> take_faults(const Arguments& arguments, ServeFlags& flags) {
+  NIBBLE_ASSIGN_OR_RETURN(const serve::Faults faults,
+                          serve::parse_faults(arguments.all("--inject")));
+  flags.engine.step_stall = faults.step_stall;
+  flags.load.router_bias = static_cast<float>(faults.router_bias);
+  flags.server.inject = faults;
+  return {};
+}
+
 Result<ServeFlags> serve_flags_from(const Arguments& arguments) {
   ServeFlags flags;
   flags.served_name = arguments.text("--served-model-name").value_or("");
@@ -134,6 +155,8 @@ Result<ServeFlags> serve_flags_from(const Arguments& arguments) {
   if (const auto name = arguments.text("--activations")) {
     flags.load.activations = format_from_string(*name).value();
   }
+  NIBBLE_RETURN_IF_ERROR(take_isa(arguments, flags.load));
+  NIBBLE_RETURN_IF_ERROR(take_faults(arguments, flags));
   NIBBLE_ASSIGN_OR_RETURN(flags.kv_cache_gb,
                           arguments.number("--kv-cache-memory", 0, 1e6, /*min_excluded=*/true));
   if (flags.kv_cache_gb && flags.engine.kv_blocks != 0) {
@@ -230,7 +253,9 @@ Result<int> execute_serve(const Arguments& arguments) {
   if (!flags.served_name.empty()) served.name = flags.served_name;
   served.facts = Json::object()
                      .set("activations", to_string(flags.load.activations))
-                     .set("kv_format", to_string(flags.load.kv_format));
+                     .set("kv_format", to_string(flags.load.kv_format))
+                     .set("isa", to_string(flags.load.isa))
+                     .set("best_isa", to_string(best_isa()));
   NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<engine::Model> model, load_model(flags));
   NIBBLE_RETURN_IF_ERROR(size_cache(flags, model->info()));
   NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
@@ -239,6 +264,10 @@ Result<int> execute_serve(const Arguments& arguments) {
   static_cast<void>(net::allow_descriptors(kMostConnections));
   NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<serve::Server> server,
                           serve::Server::start(flags.server, *engine, std::move(served)));
+  if (flags.server.inject.any()) {
+    fmt::print(stderr, "nibble serve: faults on purpose (--inject): {}\n",
+               serve::describe(flags.server.inject));
+  }
   const bool as_json = arguments.has("--json");
   print_configuration(server->configuration(), as_json);
   if (!as_json) fmt::print("nibble serve listens on {}\n", server->url());
@@ -253,124 +282,9 @@ Result<int> execute_serve(const Arguments& arguments) {
   return 0;
 }
 
-OptionDef count_option(const char* name, const char* help, const char* by_default,
-                       const char* group) {
-  return {.name = name,
-          .value = "N",
-          .kind = ValueKind::kInteger,
-          .help = help,
-          .default_text = by_default,
-          .group = group};
-}
-
-OptionDef seconds_option(const char* name, const char* help, const char* by_default) {
-  return {.name = name,
-          .value = "SECONDS",
-          .kind = ValueKind::kNumber,
-          .help = help,
-          .default_text = by_default};
-}
-
-std::vector<OptionDef> serving_options() {
-  return {
-      {.name = "--model",
-       .value = "DIR",
-       .kind = ValueKind::kDirectory,
-       .help = "the folder of a checkpoint, with its tokenizer",
-       .default_text = "the small model that is built in"},
-      {.name = "--served-model-name",
-       .value = "NAME",
-       .help = "what requests call it",
-       .default_text = "the folder's name"},
-      {.name = "--generation-config",
-       .value = "SOURCE",
-       .kind = ValueKind::kChoice,
-       .help = "of the sampling of requests that do not say: the checkpoint's "
-               "generation_config.json, or none",
-       .default_text = "auto",
-       .choices = {"auto", "none"}},
-      {.name = "--host",
-       .value = "ADDRESS",
-       .help = "the address to listen on; 0.0.0.0: all of this machine",
-       .default_text = "127.0.0.1"},
-      {.name = "--port",
-       .value = "N",
-       .kind = ValueKind::kInteger,
-       .help = "where to listen; 0: any port that is free",
-       .default_text = "8000"},
-      {.name = "--api-key-file",
-       .value = "FILE",
-       .kind = ValueKind::kFile,
-       .help = "ask for the key that is in this file"},
-      {.name = "--api-key-env",
-       .value = "VARIABLE",
-       .help = "ask for the key that is in this environment variable"},
-      {.name = "--allow-origin",
-       .value = "ORIGIN",
-       .help = "pages of this origin may ask from a browser; *: all"},
-      seconds_option("--request-timeout", "from a request to its last token; 0: no limit", "0"),
-      seconds_option("--ready-timeout",
-                     "without a sign of life of the engine, until /health/ready says 503", "30"),
-      seconds_option("--shutdown-timeout", "that answers under way have after SIGTERM or Ctrl-C",
-                     "30"),
-      {.name = "--max-body-bytes",
-       .value = "N",
-       .kind = ValueKind::kInteger,
-       .help = "the longest request",
-       .default_text = "16777216"},
-      {.name = "--http-threads",
-       .value = "N",
-       .kind = ValueKind::kInteger,
-       .help = "event loops; text is tokenized on them too",
-       .default_text = "1"}};
-}
-
-std::vector<OptionDef> engine_flags() {
-  const char* group = "The engine";
-  return {count_option("--max-running-requests", "sequences of one step", "64", group),
-          count_option("--max-num-batched-tokens", "tokens of one step, prompts in chunks", "256",
-                       group),
-          count_option("--max-queued-requests", "that wait; more are answered 503", "1024", group),
-          count_option("--max-model-len", "tokens of one request, prompt and output",
-                       "the model's own", group),
-          count_option("--kv-blocks", "blocks of the KV cache",
-                       "as 1024 tokens a running request need, in half of the memory", group),
-          {.name = "--kv-cache-memory",
-           .value = "GB",
-           .kind = ValueKind::kNumber,
-           .help = "size of the KV cache, instead of blocks",
-           .group = group},
-          {.name = "--block-tokens",
-           .aliases = {"--block-size"},
-           .value = "N",
-           .kind = ValueKind::kInteger,
-           .help = "tokens of a block",
-           .default_text = "16",
-           .group = group},
-          {.name = "--kv-format",
-           .aliases = {"--kv-cache-dtype"},
-           .value = "FORMAT",
-           .kind = ValueKind::kChoice,
-           .help = "of keys and values",
-           .default_text = "fp32",
-           .choices = {"fp32", "bf16"},
-           .group = group},
-          {.name = "--activations",
-           .value = "FORMAT",
-           .kind = ValueKind::kChoice,
-           .help = "that meet 4-bit weights",
-           .default_text = "fp32",
-           .choices = {"bf16", "fp32", "int8", "nvfp4"},
-           .group = group},
-          {.name = "--no-prefix-caching", .help = "compute every prompt anew", .group = group},
-          count_option("--threads", "of the engine", "one a processor", group)};
-}
-
 }  // namespace
 
 CommandDef serve_command() {
-  std::vector<OptionDef> options = serving_options();
-  for (OptionDef& option : engine_flags()) options.push_back(std::move(option));
   return {.name = "serve",
           .summary = "serves a 4-bit MoE model on the CPU, with the OpenAI API",
           .description =
@@ -380,7 +294,7 @@ CommandDef serve_command() {
               "The whole configuration is printed first, then the address once the server takes "
               "requests; --json prints both as one line of JSON. Ctrl-C lets answers that are "
               "under way end, a second one cuts them off.",
-          .options = std::move(options),
+          .options = serve_options(),
           .examples = {{"nibble serve", "the built-in model on http://127.0.0.1:8000"},
                        {"nibble serve --model models/Qwen3-30B-A3B-NVFP4 --kv-format bf16",
                         "a checkpoint, keys and values in two bytes"},

@@ -6,5 +6,6 @@
 namespace nibble::cli {
 
 CommandDef serve_command();
+std::vector<OptionDef> serve_options();  // all but --json and --help
 
 }  // namespace nibble::cli

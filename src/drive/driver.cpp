@@ -47,6 +47,7 @@ struct Driver::Impl {
   std::deque<Lane> lanes;
   RowFinisher finisher;
   std::int64_t next_number = 0;  // of the run's prompts
+  SentPrompts sent_prompts;
 };
 
 Result<> Driver::Impl::make_lanes() {
@@ -120,7 +121,8 @@ void Driver::warm_up(std::int32_t level, const LevelOptions& options,
   JobFeeder feeder({.first = {.run = self.parts.nonce, .level = -1 - level, .number = number},
                     .requests = options.warmups,
                     .most_output = kWarmUpTokens,
-                    .reuse = true},
+                    .reuse = true,
+                    .sent = &self.sent_prompts},
                    self.parts.target, *self.parts.dataset);
   const std::int64_t users = std::min(options.warmups, options.users.value_or(options.warmups));
   LevelTask task({.level = level, .warmup = true, .users = users}, self.parts.target, self.loops,
@@ -149,7 +151,8 @@ LevelRun Driver::run_level(std::int32_t level, const LevelOptions& options,
   self.reset_lanes();
   JobFeeder feeder({.first = {.run = self.parts.nonce, .level = level, .number = self.next_number},
                     .requests = options.requests,
-                    .arrivals = std::move(*arrivals)},
+                    .arrivals = std::move(*arrivals),
+                    .sent = &self.sent_prompts},
                    self.parts.target, *self.parts.dataset);
   feeder.wait_ready(std::min(options.users.value_or(kMostPrepared), kMostPrepared));
   LevelTask task(

@@ -1,13 +1,27 @@
 #include "drive/job_feeder.h"
 
 #include <algorithm>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 #include "api/request.h"
 
 namespace nibble::drive {
+namespace {
+
+// Of text and ids: of 64 bits, so that among a million prompts one in ten million runs has two that
+// are told alike and are not.
+std::uint64_t hash_of(const load::Prompt& prompt) {
+  if (prompt.ids.empty()) return std::hash<std::string_view>()(prompt.text);
+  const auto* bytes = reinterpret_cast<const char*>(prompt.ids.data());
+  return std::hash<std::string_view>()({bytes, prompt.ids.size() * sizeof(prompt.ids.front())});
+}
+
+}  // namespace
 
 Result<Job> make_job(const Target& target, load::Prompt prompt) {
+  const std::uint64_t prompt_hash = hash_of(prompt);
   api::GenerationRequest request;
   request.model = target.model;
   request.prompt = std::move(prompt.text);
@@ -25,7 +39,8 @@ Result<Job> make_job(const Target& target, load::Prompt prompt) {
   return Job{.body = std::move(body.json),
              .stream = body.stream,
              .prompt_tokens_asked = prompt.prompt_tokens,
-             .output_tokens_asked = body.max_tokens.value_or(prompt.output_tokens)};
+             .output_tokens_asked = body.max_tokens.value_or(prompt.output_tokens),
+             .prompt_hash = prompt_hash};
 }
 
 JobFeeder::JobFeeder(FeedPlan plan, const Target& target, const load::Dataset& dataset)
@@ -53,6 +68,7 @@ std::optional<Job> JobFeeder::take() {
   queue_.pop_front();
   bytes_ -= job.body.size();
   ++taken_;
+  if (plan_.sent != nullptr) job.prompt_repeated = !plan_.sent->insert(job.prompt_hash).second;
   room_.notify_one();
   return job;
 }

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
@@ -31,7 +32,12 @@ struct Job {
   bool stream = true;
   std::int64_t prompt_tokens_asked = 0;
   std::int64_t output_tokens_asked = 0;
+  std::uint64_t prompt_hash = 0;        // of its content
+  std::optional<bool> prompt_repeated;  // taken before; none: nobody keeps what was
 };
+
+// What prompts a run has sent, by their hashes.
+using SentPrompts = std::unordered_set<std::uint64_t>;
 
 struct FeedPlan {
   load::PromptKey first;      // index and number count up from here
@@ -40,6 +46,8 @@ struct FeedPlan {
   std::int64_t most_output = INT64_MAX;  // tokens to ask for
   // Where the dataset has no more, prompts begin again at number 0: of warm-ups alone.
   bool reuse = false;
+  // What was taken before, to which this feeder adds; must outlive it. nullptr: nobody asks.
+  SentPrompts* sent = nullptr;
 };
 
 class JobFeeder {

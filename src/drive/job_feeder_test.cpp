@@ -100,6 +100,37 @@ TEST(JobFeeder, ADatasetThatRunsOutIsAFaultOrBeginsAgain) {
   EXPECT_FALSE(again.fault().has_value());
 }
 
+// By content, over feeders, and only what was taken: a prompt that was made ahead and never sent
+// comes again in the next level, for the first time.
+TEST(JobFeeder, APromptThatWasTakenBeforeIsRepeated) {
+  const Target target = target_of("http://127.0.0.1:1");
+  std::string text;
+  for (const char* prompt : {"a", "b", "a", "c"}) {
+    text += R"({"prompt": ")" + std::string(prompt) + R"(", "output_tokens": 2})" + "\n";
+  }
+  const auto file = load::parse_custom(text, "f", {}, {});
+  ASSERT_TRUE(file.ok());
+  SentPrompts sent;
+  const auto repeated = [&](std::int64_t first, std::size_t count) {
+    JobFeeder feeder({.first = {.number = first}, .requests = 4 - first, .sent = &sent}, target,
+                     **file);
+    feeder.wait_ready(4 - first);
+    std::vector<bool> told;
+    while (told.size() < count) told.push_back(feeder.take()->prompt_repeated.value());
+    return told;
+  };
+  EXPECT_EQ(repeated(0, 3), (std::vector<bool>{false, false, true}));  // c is made and not taken
+  EXPECT_EQ(repeated(1, 3), (std::vector<bool>{true, true, false}));
+  // Ids are content, too.
+  const auto ids = words(5, 1);
+  for (const bool again : {false, true}) {
+    JobFeeder feeder({.requests = 1, .sent = &sent}, target, *ids);
+    EXPECT_EQ(all_of(feeder)[0].prompt_repeated, again);
+  }
+  JobFeeder nobody({.requests = 1}, target, *ids);
+  EXPECT_EQ(all_of(nobody)[0].prompt_repeated, std::nullopt);
+}
+
 TEST(JobFeeder, WhatABackendCannotCarryIsAFault) {
   const Target chat = target_of("http://127.0.0.1:1", "openai-chat");
   const auto ids = words(3, 3);

@@ -10,6 +10,7 @@
 #include "drive/driver.h"
 #include "drive/join.h"
 #include "drive/negotiate.h"
+#include "drive/run_series.h"
 #include "drive/send.h"
 #include "load/level_report.h"
 #include "machine/roof_cache.h"
@@ -70,6 +71,7 @@ class Run {
     }
     if (telemetry_) telemetry_->sampler->stop();
     keep_fault(writer.finish());
+    add_series();
     audit_levels();
     const Result<> fitted = load::analyze_sweep(outcome_.report, options_.ledger);
     if (!fitted.ok()) outcome_.report.step_note = fitted.error().message;
@@ -88,6 +90,7 @@ class Run {
   void join_level(load::LevelResult& result, const LevelRun& level) const;
   void flush_cache();
   ServerCounters read_counters();
+  void add_series();
   void audit_levels();
   void audit_level(load::LevelResult& result, const LevelOptions& level);
   Result<load::Calibration> calibration_for(const CalibrationAsk& ask) const;
@@ -272,6 +275,7 @@ void Run::join_level(load::LevelResult& result, const LevelRun& level) const {
   const bool steady = report.steady.valid() && report.inside.has_value();
   const load::Window window = steady ? report.steady.window : load::Window{level.begin, level.end};
   result.window = steady ? "steady window" : "whole level";
+  result.span = window;
   if (telemetry_ && !interrupted_) wait_for_samples(window);
   result.joined =
       join(telemetry_ ? &*telemetry_ : nullptr, window, steady ? *report.inside : report.all);
@@ -283,6 +287,13 @@ void Run::join_level(load::LevelResult& result, const LevelRun& level) const {
     }
     result.telemetry.set("sources", std::move(sources));
   }
+}
+
+void Run::add_series() {
+  auto series = run_series(options_.rows, outcome_.report.levels,
+                           telemetry_ ? telemetry_->store.get() : nullptr);
+  if (!series.ok()) return keep_fault(series.error());
+  outcome_.report.series = std::move(*series);
 }
 
 void Run::audit_levels() {

@@ -37,6 +37,7 @@ boost::asio::awaitable<Sent> send(net::HttpClient& client, const Target& target,
   sent.record.index = job.index;
   sent.record.prompt_tokens_asked = job.prompt_tokens_asked;
   sent.record.output_tokens_asked = job.output_tokens_asked;
+  sent.record.prompt_repeated = job.prompt_repeated;
   reader.finish(exchange, sent.record);
   sent.text = reader.take_text();
   co_return sent;

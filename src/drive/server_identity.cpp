@@ -169,7 +169,14 @@ class Reader {
     }
     if (props.find("default_generation_settings") != nullptr) return "llamacpp";
     if (info.find("internal_states") != nullptr) return "sglang";
+    if (is_nibble_serve(name, info)) return "nibble";
     return "";
+  }
+
+  // The mock has the same owner, and pretends to be others.
+  static bool is_nibble_serve(const std::string& owner, const Json& info) {
+    const Json* engine = info.find("engine");
+    return owner == "nibble" && engine != nullptr && engine->find("kv_blocks") != nullptr;
   }
 
   static std::optional<std::int64_t> vocabulary_of(const Json& models, const Json& info) {

@@ -96,6 +96,14 @@ TEST(ServerIdentity, KnowsEnginesByWhatOnlyTheyHave) {
   EXPECT_EQ(engine({{"/v1/models",
                      std::string(R"({"data": [{"id": "x", "owned_by": "tensorrt_llm"}]})")}}),
             "trtllm");
+  const std::string own = R"({"data": [{"id": "x", "owned_by": "nibble"}]})";
+  EXPECT_EQ(engine({{"/v1/models", own},
+                    {"/server_info", std::string(R"({"engine": {"kv_blocks": 64}})")}}),
+            "nibble");
+  // A mock, or nobody knows who.
+  EXPECT_EQ(engine({{"/v1/models", own}, {"/server_info", std::string(R"({"version": "1"})")}}),
+            "");
+  EXPECT_EQ(engine({{"/server_info", std::string(R"({"engine": {"kv_blocks": 64}})")}}), "");
   EXPECT_EQ(engine({}), "");
 }
 

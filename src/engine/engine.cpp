@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/expert_load.h"
 #include "engine/options.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
@@ -87,6 +88,7 @@ struct Engine::Impl {
   std::unordered_map<std::uint64_t, Sink> sinks;
   std::vector<Arrival> arrivals;
   std::vector<std::uint64_t> cancelled;
+  ExpertLoad expert_load;
   EngineState state;
   bool checked = true;  // integrity, since the last step
 
@@ -117,6 +119,9 @@ void Engine::Impl::run() {
     if (!scheduler.empty()) step(pool);
     if (scheduler.empty()) check_when_idle();
     publish_state(monotonic_now());
+    if (options.step_stall > 0 && !scheduler.empty()) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(options.step_stall));
+    }
   }
   cancel_all();
   check_when_idle();
@@ -172,6 +177,8 @@ void Engine::Impl::cancel_all() {
 void Engine::Impl::step(ThreadPool& pool) {
   const Nanoseconds start = monotonic_now();
   const StepPlan plan = scheduler.plan();
+  expert_load.step_begins(model->expert_tokens(), start);
+  state.expert_load_ratio = expert_load.ratio();
   publish_state(start);  // who asks during the step finds running what it computes
   const auto values = static_cast<std::size_t>(plan.samples * model->info().vocabulary);
   model->forward(plan.batch(), std::span(logits).first(values), pool);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -28,7 +29,8 @@ struct EngineOptions {
                                               // of the memory that is free
   std::int64_t block_tokens = 16;
   bool prefix_caching = true;
-  int threads = 0;  // 0: as many as there are processors for this program
+  int threads = 0;             // 0: as many as there are processors for this program
+  Nanoseconds step_stall = 0;  // a fault on purpose: the thread sleeps so long between two steps
 };
 
 // A moment of the engine: requests and blocks as its last step found them when it began or left
@@ -46,6 +48,9 @@ struct EngineState {
   std::int64_t finished[4] = {};      // by Finish
   std::int64_t nonfinite_logits = 0;  // rows
   Nanoseconds step_time = 0;          // spent in steps
+  // Tokens of the busiest expert over the mean of all, mean over layers, in the last second with
+  // steps; nullopt: none has passed yet, or the model has no experts.
+  std::optional<double> expert_load_ratio;
   Nanoseconds last_sign_of_life = 0;  // the end of a step, or of a wait of at most 100 ms
   std::string fault;                  // what the integrity check found; empty: nothing
 };

@@ -48,6 +48,13 @@ struct ForwardBatch {
   std::span<const SequenceRows> sequences;  // in the order of their rows, which they cover
 };
 
+// How many tokens each expert got: [layers, experts], dense layers with zeros. Whoever reads them
+// may set them to 0. Empty: the model has no experts, or does not count.
+struct ExpertTokens {
+  std::span<std::int64_t> counts;
+  std::int64_t experts = 0;
+};
+
 // Told when each operation of a forward pass has ended, by the ledger's names ("attn.qkv",
 // "moe.gate_up"): what `nibble bench step` times.
 class StepProbe {
@@ -67,6 +74,8 @@ class Model {
   // do not fit are our caller's mistake (NIBBLE_CHECK). Does not allocate.
   virtual void forward(const ForwardBatch& batch, std::span<float> logits, ThreadPool& pool,
                        StepProbe* probe = nullptr) = 0;
+  // On the thread that calls forward().
+  virtual ExpertTokens expert_tokens() { return {}; }
 };
 
 }  // namespace nibble::engine

@@ -70,6 +70,17 @@ void add_latencies(Json& json, const LevelMetrics& metrics) {
   json.set("ci", std::move(intervals));
 }
 
+void add_repeated(Json& json, const Counts& counts) {
+  const bool known = counts.requests > 0 && counts.repeat_unknown == 0;
+  json.set("repeated_prompts",
+           known ? Json(static_cast<double>(counts.repeated) / static_cast<double>(counts.requests))
+                 : Json());
+  const char* reason = counts.requests == 0
+                           ? "no request"
+                           : "the rows do not tell whether prompts had been sent before";
+  json.set("repeated_prompts_reason", known ? Json() : Json(reason));
+}
+
 void add_counts(Json& json, const LevelMetrics& metrics) {
   const Counts& counts = metrics.counts;
   json.set("num_requests", counts.requests);
@@ -96,6 +107,7 @@ void add_counts(Json& json, const LevelMetrics& metrics) {
   json.set("data_after_done", counts.data_after_done).set("zero_usage", counts.zero_usage);
   json.set("usage_mismatch", counts.usage_mismatch);
   json.set("new_connections", counts.connected_anew);
+  add_repeated(json, counts);
 }
 
 Json lengths_json(const Lengths& lengths) {
@@ -279,6 +291,8 @@ Json to_json(const LevelReport& report) {
   json.set("rows_note", text_or_null(report.rows_note));
   add_metrics(json, report.all);
   json.set("output_throughput_ci", rate_json(report.rate));
+  json.set("rate_drift", report.rate_drift);
+  json.set("rate_drift_reason", text_or_null(report.rate_drift_reason));
   json.set("steady", steady_json(report));
   json.set("checks", to_json(report.checks));
   return json;

@@ -13,6 +13,7 @@ class RateInOrder {
  public:
   explicit RateInOrder(Window window) : window_(window) {
     const Nanoseconds length = std::max<Nanoseconds>(0, window.stop - window.start);
+    third_ = length / 3;
     slice_ = std::max(kShortestSlice, length / kMostSlices + 1);
     slices_.assign(static_cast<std::size_t>(length / slice_) + 1, 0);
   }
@@ -25,6 +26,16 @@ class RateInOrder {
       put(record.events[event].at, tokens_of(record, request, event));
     }
     if (record.events.empty()) put(record.end, static_cast<double>(request.output.tokens));
+  }
+
+  void tell_drift(LevelReport& report) const {
+    if (window_.length_s() < kShortestDrift_s) {
+      report.rate_drift_reason = "the window is shorter than 3 s";
+    } else if (first_third_ <= 0) {
+      report.rate_drift_reason = "no tokens came in the first third of the window";
+    } else {
+      report.rate_drift = last_third_ / first_third_ - 1;
+    }
   }
 
   StopState state(const StopOptions& options) const {
@@ -41,15 +52,21 @@ class RateInOrder {
  private:
   static constexpr Nanoseconds kShortestSlice = 10'000'000;
   static constexpr Nanoseconds kMostSlices = 1'000'000;
+  static constexpr double kShortestDrift_s = 3;
 
   void put(Nanoseconds at, double tokens) {
     if (!window_.holds(at)) return;
     slices_[static_cast<std::size_t>((at - window_.start) / slice_)] += tokens;
+    if (at <= window_.start + third_) first_third_ += tokens;
+    if (at > window_.stop - third_) last_third_ += tokens;
   }
 
   Window window_;
   Nanoseconds slice_ = kShortestSlice;
   std::vector<double> slices_;
+  Nanoseconds third_ = 0;
+  double first_third_ = 0;  // tokens
+  double last_third_ = 0;
 };
 
 }  // namespace
@@ -88,6 +105,7 @@ Result<LevelReport> measure_level(const std::filesystem::path& rows, const Level
   report.all = all.finish();
   if (report.steady.valid()) report.inside = inside.finish();
   report.rate = rate.state(stop);
+  rate.tell_drift(report);
   return report;
 }
 

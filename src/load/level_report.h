@@ -39,6 +39,9 @@ struct LevelReport {
   std::optional<LevelMetrics> inside;  // the same in the steady window, when there is one
   StopState rate;                      // batch means of output tokens/s over the steady window, or
                                        // over everything when there is none
+  // Output tokens/s of the last third of that window over those of its first third, minus 1.
+  std::optional<double> rate_drift;
+  std::string rate_drift_reason;  // why there is none
   std::vector<Check> checks;
   std::string incomplete;  // why the level is only a part (interrupt); empty: whole
   std::string rows_note;   // of RowsRead

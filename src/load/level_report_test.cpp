@@ -68,6 +68,61 @@ TEST_F(LevelReportTest, MeasuresItsLevelOnly) {
   EXPECT_FALSE(measure({.level = 7}).inside);
 }
 
+// One request of 6 s: 20 tokens in its first third, 10 in the second, 30 in the last.
+RequestRecord uneven_row(double stretch = 1) {
+  TestRow row{.sent = 0, .events = {}, .end = 6000 * stretch, .output = 60};
+  for (int token = 1; token <= 20; ++token) row.events.push_back(100.0 * token * stretch);
+  for (int token = 1; token <= 10; ++token) row.events.push_back((2000 + 200.0 * token) * stretch);
+  for (int token = 1; token <= 30; ++token) {
+    row.events.push_back((4000 + 2000.0 / 30 * token) * stretch);
+  }
+  return make_row(row);
+}
+
+TEST_F(LevelReportTest, DriftIsTheLastThirdOverTheFirst) {
+  write({uneven_row()});
+  const LevelReport report = measure({.level = 0});
+  ASSERT_TRUE(report.rate_drift) << report.rate_drift_reason;
+  EXPECT_NEAR(*report.rate_drift, 0.5, 1e-9);  // 30 / 20 - 1
+  EXPECT_EQ(to_json(report).find("rate_drift")->as_number(), *report.rate_drift);
+}
+
+TEST_F(LevelReportTest, NoDriftOfAShortWindowOrWithoutAFirstThird) {
+  write({uneven_row(0.4)});  // 2.4 s
+  const LevelReport brief = measure({.level = 0});
+  EXPECT_FALSE(brief.rate_drift);
+  EXPECT_EQ(brief.rate_drift_reason, "the window is shorter than 3 s");
+  EXPECT_TRUE(to_json(brief).find("rate_drift")->is_null());
+  write({make_row({.sent = 0, .events = {5000, 5500}, .end = 6000, .output = 2})});
+  EXPECT_EQ(measure({.level = 0}).rate_drift_reason,
+            "no tokens came in the first third of the window");
+}
+
+TEST_F(LevelReportTest, RepeatedPromptsAreAShareOfTheRequests) {
+  std::vector<RequestRecord> rows;
+  for (int index = 0; index < 4; ++index) {
+    rows.push_back(make_row({.sent = 10.0 * index, .events = {1}, .end = 5, .output = 1}));
+    rows.back().prompt_repeated = index == 2;
+  }
+  rows.push_back(failed_row(50, 1, Outcome::kReset));
+  rows.back().prompt_repeated = true;
+  rows.push_back(make_row({.sent = 70, .events = {1}, .end = 5, .output = 1}));
+  rows.back().warmup = true;  // counts nowhere
+  write(rows);
+  Json level = to_json(measure({.level = 0}));
+  EXPECT_EQ(level.find("repeated_prompts")->as_number(), 2.0 / 5);
+  EXPECT_TRUE(level.find("repeated_prompts_reason")->is_null());
+  rows[0].prompt_repeated.reset();  // a file of an older version
+  write(rows);
+  level = to_json(measure({.level = 0}));
+  EXPECT_TRUE(level.find("repeated_prompts")->is_null());
+  EXPECT_EQ(level.find("repeated_prompts_reason")->as_string(),
+            "the rows do not tell whether prompts had been sent before");
+  write({});
+  EXPECT_EQ(to_json(measure({.level = 0})).find("repeated_prompts_reason")->as_string(),
+            "no request");
+}
+
 TEST_F(LevelReportTest, NamesOfVllmAndSglang) {
   write(steady_rows(0));
   const Json level =

@@ -93,6 +93,8 @@ void LevelAccumulator::add(const RequestRecord& record) {
     if (const auto connect = request[Metric::kConnect]) of(Metric::kConnect).add(*connect);
   }
   if (record.connected_anew) ++counts.connected_anew;
+  if (!record.prompt_repeated) ++counts.repeat_unknown;
+  if (record.prompt_repeated.value_or(false)) ++counts.repeated;
   if (record.outcome == Outcome::kCancelled) {
     ++counts.cancelled;
   } else if (record.outcome != Outcome::kOk) {

@@ -48,6 +48,8 @@ struct Counts {
   std::int64_t failed = 0;
   std::int64_t cancelled = 0;  // by us: neither success nor failure
   std::int64_t warmup = 0;
+  std::int64_t repeated = 0;        // of `requests`, whose prompt had been sent before in the run
+  std::int64_t repeat_unknown = 0;  // of which that is not known
   std::array<std::int64_t, kOutcomes> by_outcome{};  // index: Outcome
   std::int64_t not_streamed = 0;                     // of the successes, as all below
   std::int64_t one_token = 0;                        // no TPOT

@@ -219,6 +219,12 @@ constexpr std::pair<std::string_view, std::string_view> kDefinitions[] = {
     {"cached_fraction",
      "Cached / prompt tokens by the server's usage, over the requests that tell; "
      "null where none does, which is not the same as 0."},
+    {"repeated_prompts",
+     "Requests whose prompt, by its content, had been sent before in the run (warm-ups and earlier "
+     "levels included) / num_requests."},
+    {"rate_drift",
+     "Output tokens/s of the last third of the steady window (of the whole level where there is "
+     "none) / those of its first third, minus 1. null below 3 s."},
     {"units",
      "Fields that end in _ms are milliseconds, goodput limits too; duration and other "
      "times are seconds; rates are per second."},

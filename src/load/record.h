@@ -89,6 +89,8 @@ struct RequestRecord {
   bool saw_done = false;  // [DONE] came
   bool data_after_done = false;
   bool degenerate = false;  // the text is one token repeated
+  // Its prompt, by content, had been sent before in the run; none: not known.
+  std::optional<bool> prompt_repeated;
   friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
 };
 

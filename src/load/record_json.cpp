@@ -74,6 +74,7 @@ void each_field(Fields& fields, Record& record) {
   fields.boolean("saw_done", record.saw_done);
   fields.boolean("data_after_done", record.data_after_done);
   fields.boolean("degenerate", record.degenerate);
+  fields.boolean_if_known("prompt_repeated", record.prompt_repeated);
 }
 
 // Differences wrap around, so that any two stamps have one and adding it gives the stamp back.
@@ -99,6 +100,10 @@ class LineWriter {
     count(key, at == 0 ? std::nullopt : std::optional(at));
   }
   void boolean(std::string_view key, bool value) { put(key, value); }
+  void boolean_if_known(std::string_view key, const std::optional<bool>& value) {
+    if (value) return put(key, *value);
+    put(key, "null");
+  }
   void text(std::string_view key, std::string_view value) { put(key, Json(value).dump(0)); }
   template <class Enum, class Names>
   void name(std::string_view key, Enum value, const Names&) {
@@ -235,6 +240,9 @@ class RowReader {
     value = reader_.integer(key, up_to(kMostTokens));
   }
   void boolean(std::string_view key, bool& value) { value = reader_.boolean(key).value_or(value); }
+  void boolean_if_known(std::string_view key, std::optional<bool>& value) {
+    value = reader_.boolean(key);
+  }
   void text(std::string_view key, std::string& value) {
     value = reader_.string(key).value_or(value);
   }

@@ -53,6 +53,7 @@ RequestRecord full_row() {
   record.saw_done = true;
   record.data_after_done = true;
   record.degenerate = true;
+  record.prompt_repeated = false;
   return record;
 }
 

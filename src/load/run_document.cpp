@@ -125,6 +125,10 @@ Json all_definitions() {
   json.set("client_overhead",
            "What the client may have added: how late its loops were, what it cost, and how far it "
            "is off against a mock whose times are known, which is an upper bound.");
+  json.set("series",
+           "The run over time, from its first send (warm-ups included): means over equal bins, at "
+           "their middles; counters as rates. client.output_rate and client.in_flight are from the "
+           "rows, the others were sampled beside the load.");
   return json;
 }
 
@@ -147,6 +151,7 @@ Json to_json(const RunReport& report) {
   json.set("setup", setup_json(report.setup));
   json.set("levels", Json::array(std::move(levels)));
   add_shape(json, report);
+  json.set("series", report.series ? to_json(*report.series) : Json());
   json.set("definitions", all_definitions());
   return json;
 }

@@ -21,6 +21,7 @@
 #include "load/joined.h"
 #include "load/knee.h"
 #include "load/level_report.h"
+#include "load/series.h"
 #include "load/server_limit.h"
 #include "load/step_fit.h"
 #include "load/usl.h"
@@ -56,6 +57,7 @@ struct LevelResult {
   Joined joined;
   Json telemetry;      // all signals of the window, with reasons
   std::string window;  // what the joined numbers are of: "steady window" or "whole level"
+  Window span;         // likewise, on the clock of the rows
 };
 
 // The ledger's floor of decode where a level ran, at the context that it had.
@@ -75,7 +77,8 @@ struct Roof {
 struct RunReport {
   RunSetup setup;
   std::vector<LevelResult> levels;
-  std::string incomplete;  // why the run is only a part; empty: whole
+  std::string incomplete;           // why the run is only a part; empty: whole
+  std::optional<RunSeries> series;  // nullopt: nothing was sent, or this is one level of a run
   // Filled by analyze_sweep().
   std::optional<Knee> knee;
   std::string knee_reason;  // why there is none: too few levels, open loops

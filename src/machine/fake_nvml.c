@@ -197,6 +197,27 @@ int nvmlDeviceGetCurrPcieLinkWidth(void* device, unsigned* width) {
   *width = 16;
   return begin();
 }
+/* Limits: other numbers than what is now, so that one cannot pass for the other. */
+int nvmlDeviceGetMaxPcieLinkGeneration(void* device, unsigned* generation) {
+  (void)device;
+  *generation = 6;
+  return begin();
+}
+int nvmlDeviceGetMaxPcieLinkWidth(void* device, unsigned* width) {
+  (void)device;
+  *width = 32;
+  return begin();
+}
+int nvmlDeviceGetMaxClockInfo(void* device, int clock, unsigned* mhz) {
+  (void)device;
+  *mhz = clock == 1 ? 2010 : clock == 2 ? 3210 : 0;
+  return begin();
+}
+int nvmlDeviceGetTemperatureThreshold(void* device, int threshold, unsigned* celsius) {
+  if (is_second(device)) return NOT_SUPPORTED;
+  *celsius = threshold == 0 ? 92 : threshold == 1 ? 87 : 0; /* shutdown, slowdown */
+  return begin();
+}
 int nvmlDeviceGetPcieThroughput(void* device, int direction, unsigned* kb_s) {
   (void)device;
   *kb_s = direction == 0 ? 1500 : 2500;

@@ -21,6 +21,7 @@ constexpr int kSuccess = 0;  // nvmlReturn_t is an int
 constexpr int kClockSm = 1;
 constexpr int kClockMemory = 2;
 constexpr int kTemperatureGpu = 0;
+constexpr int kTemperatureThresholdSlowdown = 1;
 constexpr int kPcieTransmit = 0;
 constexpr int kPcieReceive = 1;
 constexpr unsigned kNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
@@ -120,6 +121,7 @@ static_assert(offsetof(GpmMetricsGet, first) == 8 && offsetof(GpmMetricsGet, met
 
 #if __has_include(<nvml.h>)
 static_assert(NVML_SUCCESS == kSuccess && NVML_CLOCK_SM == kClockSm);
+static_assert(NVML_TEMPERATURE_THRESHOLD_SLOWDOWN == kTemperatureThresholdSlowdown);
 static_assert(NVML_CLOCK_MEM == kClockMemory && NVML_TEMPERATURE_GPU == kTemperatureGpu);
 static_assert(sizeof(nvmlMemory_t) == sizeof(Memory));
 static_assert(sizeof(nvmlUtilization_t) == sizeof(Utilization));

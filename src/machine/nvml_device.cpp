@@ -42,6 +42,10 @@ struct NvmlDevice::Table {
   int (*memory_info)(Device, Memory*);
   int (*link_generation)(Device, unsigned*);
   int (*link_width)(Device, unsigned*);
+  int (*most_link_generation)(Device, unsigned*);
+  int (*most_link_width)(Device, unsigned*);
+  int (*most_clock)(Device, int, unsigned*);
+  int (*temperature_threshold)(Device, int, unsigned*);
   int (*pcie_throughput)(Device, int, unsigned*);
   int (*gpm_support)(Device, GpmSupport*);
   int (*gpm_alloc)(Sample*);
@@ -67,6 +71,10 @@ struct NvmlDevice::Table {
     find(memory_info, "nvmlDeviceGetMemoryInfo");
     find(link_generation, "nvmlDeviceGetCurrPcieLinkGeneration");
     find(link_width, "nvmlDeviceGetCurrPcieLinkWidth");
+    find(most_link_generation, "nvmlDeviceGetMaxPcieLinkGeneration");
+    find(most_link_width, "nvmlDeviceGetMaxPcieLinkWidth");
+    find(most_clock, "nvmlDeviceGetMaxClockInfo");
+    find(temperature_threshold, "nvmlDeviceGetTemperatureThreshold");
     find(pcie_throughput, "nvmlDeviceGetPcieThroughput");
     find(gpm_support, "nvmlGpmQueryDeviceSupport");
     find(gpm_alloc, "nvmlGpmSampleAlloc");
@@ -208,6 +216,23 @@ Result<double> NvmlDevice::pcie_generation() const {
 
 Result<double> NvmlDevice::pcie_width() const {
   return number(table_->link_width, "PCIe width");
+}
+
+Result<double> NvmlDevice::pcie_generation_max() const {
+  return number(table_->most_link_generation, "most PCIe generation");
+}
+
+Result<double> NvmlDevice::pcie_width_max() const {
+  return number(table_->most_link_width, "most PCIe width");
+}
+
+Result<double> NvmlDevice::clock_mhz_max(int clock) const {
+  return number_of(table_->most_clock, "most clock", clock);
+}
+
+Result<double> NvmlDevice::temperature_slowdown_c() const {
+  return number_of(table_->temperature_threshold, "slowdown temperature",
+                   kTemperatureThresholdSlowdown);
 }
 
 Result<double> NvmlDevice::pcie_kb_s(int direction) const {

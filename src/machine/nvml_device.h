@@ -48,6 +48,11 @@ class NvmlDevice {
   Result<nvml_abi::Memory> memory() const;
   Result<double> pcie_generation() const;
   Result<double> pcie_width() const;
+  // What the board and its slot can do; these do not change while it works.
+  Result<double> pcie_generation_max() const;
+  Result<double> pcie_width_max() const;
+  Result<double> clock_mhz_max(int clock) const;
+  Result<double> temperature_slowdown_c() const;
   Result<double> pcie_kb_s(int direction) const;  // blocks for 20 ms and more
 
  private:

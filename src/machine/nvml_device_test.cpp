@@ -41,6 +41,11 @@ TEST_F(NvmlDeviceTest, ReadsEachNumber) {
   EXPECT_EQ(device.memory()->used, 50ULL << 30);
   EXPECT_EQ(*device.pcie_generation(), 5);
   EXPECT_EQ(*device.pcie_width(), 16);
+  EXPECT_EQ(*device.pcie_generation_max(), 6);
+  EXPECT_EQ(*device.pcie_width_max(), 32);
+  EXPECT_EQ(*device.clock_mhz_max(kClockSm), 2010);
+  EXPECT_EQ(*device.clock_mhz_max(kClockMemory), 3210);
+  EXPECT_EQ(*device.temperature_slowdown_c(), 87);  // not 92, where the board shuts down
   EXPECT_EQ(*device.pcie_kb_s(kPcieTransmit), 1500);
   EXPECT_EQ(*device.pcie_kb_s(kPcieReceive), 2500);
 }

@@ -39,7 +39,8 @@ Json configuration(const Core& core) {
       .set("model", about_model(core))
       .set("sampling", about_sampling(core.model))
       .set("engine", to_json(core.engine.options()))
-      .set("server", to_json(core.options).set("port", core.port.load()));
+      .set("server", to_json(core.options).set("port", core.port.load()))
+      .set("inject", to_json(core.options.inject));
 }
 
 }  // namespace nibble::serve

@@ -1,6 +1,8 @@
 #include "serve/core.h"
 
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "api/reply.h"
 
@@ -20,6 +22,11 @@ Core::Core(ServeOptions given_options, engine::Engine& given_engine, ServedModel
       places(bounds.places) {
   std::random_device device;
   id_prefix_ = fmt::format("{:08x}{:08x}", device(), device());
+}
+
+void Core::block_loop() const {
+  if (!blocks_loops()) return;
+  std::this_thread::sleep_for(std::chrono::nanoseconds(options.inject.front_end_block));
 }
 
 std::string Core::url() const {

@@ -39,6 +39,10 @@ struct Core {
   std::atomic<bool> draining = false;    // takes no new answers
   std::atomic<std::int64_t> active = 0;  // requests for answers, under way
 
+  // What a request or an update costs an event loop by --inject front_end_block_ms.
+  bool blocks_loops() const { return options.inject.front_end_block > 0; }
+  void block_loop() const;
+
   std::string url() const;  // "http://127.0.0.1:8000"
   // No two answers have the same, in other runs of the server either.
   std::string new_id(std::string_view kind);

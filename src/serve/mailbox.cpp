@@ -1,6 +1,7 @@
 #include "serve/mailbox.h"
 
 #include <boost/asio/post.hpp>
+#include <iterator>
 #include <utility>
 
 namespace nibble::serve {
@@ -29,10 +30,16 @@ boost::asio::awaitable<void> Mailbox::wait_until(Nanoseconds time) {
   woken_ = false;
 }
 
-std::vector<Arrival> Mailbox::take() {
+std::vector<Arrival> Mailbox::take(std::size_t most) {
   const std::lock_guard lock(mutex_);
   posted_ = false;
-  return std::exchange(arrivals_, {});
+  if (arrivals_.size() <= most) return std::exchange(arrivals_, {});
+  woken_ = true;
+  const auto rest = arrivals_.begin() + static_cast<std::ptrdiff_t>(most);
+  std::vector<Arrival> oldest(std::make_move_iterator(arrivals_.begin()),
+                              std::make_move_iterator(rest));
+  arrivals_.erase(arrivals_.begin(), rest);
+  return oldest;
 }
 
 void Mailbox::close() {

@@ -11,6 +11,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,7 +38,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   // Returns when something has arrived, wake() was called or the time has come.
   boost::asio::awaitable<void> wait_until(Nanoseconds time);
   void wake();
-  std::vector<Arrival> take();
+  // The oldest, at most so many; where some are left the next wait is over at once.
+  std::vector<Arrival> take(std::size_t most = SIZE_MAX);
   // Lets go of the loop, which may end before the engine does.
   void close();
 

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "serve/faults.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -31,6 +32,7 @@ struct ServeOptions {
   Nanoseconds ready_timeout = 30'000'000'000;     // without a sign of life of the engine
   Nanoseconds shutdown_timeout = 30'000'000'000;  // for answers under way
   std::string version;                            // of the program
+  Faults inject;                                  // told under a heading of its own
 };
 Json to_json(const ServeOptions& options);  // without the key
 Json to_json(const engine::EngineOptions& options);

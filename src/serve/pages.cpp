@@ -196,6 +196,9 @@ std::string metrics_page(Core& core) {
   page.line("counter", "nibble:nonfinite_logits_total", count(state.nonfinite_logits));
   page.line("counter", "nibble:engine_steps_total", count(state.steps));
   page.line("counter", "nibble:engine_step_seconds_total", api::exact_seconds(state.step_time));
+  if (state.expert_load_ratio) {
+    page.line("gauge", "nibble:expert_load_ratio", *state.expert_load_ratio);
+  }
   for (std::size_t at = 0; at < kOutcomes; ++at) {
     page.line(
         "counter", "nibble:request_success_total", count(core.counters.outcomes[at].load()),

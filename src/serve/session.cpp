@@ -1,7 +1,9 @@
 #include "serve/session.h"
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <fmt/core.h>
 #include <limits>
 #include <memory>
@@ -149,11 +151,22 @@ class Session {
     co_await mailbox_->wait_until(deadline_);
     if (writer_.peer_gone()) co_return false;
     std::string events;
-    for (const Arrival& arrival : mailbox_->take()) take(arrival, events);
+    const bool slow = core_.blocks_loops();
+    for (const Arrival& arrival : mailbox_->take(slow ? 1 : SIZE_MAX)) {
+      core_.block_loop();
+      take(arrival, events);
+    }
+    if (slow) co_await give_turn();
     if (open_ > 0 && !failure_ && monotonic_now() >= deadline_) time_out();
     if (events.empty()) co_return true;
     const bool written = co_await writer_.write(std::move(events));
     co_return written;
+  }
+
+  // To the others of this loop, as a front end of limited speed does between two updates.
+  awaitable<void> give_turn() {
+    boost::asio::any_io_executor executor = co_await boost::asio::this_coro::executor;
+    co_await boost::asio::post(executor, boost::asio::use_awaitable);
   }
 
   void time_out() {
@@ -301,6 +314,7 @@ Checked<std::unique_ptr<Session>> prepare(Core& core, net::ResponseWriter& write
 awaitable<void> answer(Core& core, net::ResponseWriter& writer, api::Dialect dialect,
                        net::ServerRequest request) {
   const ActiveRequest active(core);
+  core.block_loop();
   Checked<std::unique_ptr<Session>> made = prepare(core, writer, dialect, std::move(request));
   if (auto* refusal = std::get_if<Refusal>(&made)) {
     co_await refuse(core, writer, std::move(*refusal));

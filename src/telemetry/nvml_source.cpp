@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "telemetry/nvml_limits.h"
 
 namespace nibble::telemetry {
 namespace {
@@ -193,6 +194,7 @@ class StateSource : public NvmlSource {
     gauge("pcie_generation", "", 10);
     gauge("pcie_width", "", 32);
     gauge("power_limit", "W", kMostWatts);
+    for (const BoardLimit& limit : kBoardLimits) gauge(limit.name, limit.unit, limit.high);
     first_counter_ = readings_.ids().size();
     for (const CounterField& counter : kCounters) {
       declare_counter(counter.name, counter.unit);
@@ -218,6 +220,9 @@ class StateSource : public NvmlSource {
     readings_.add(which++, at, device_.pcie_generation());
     readings_.add(which++, at, device_.pcie_width());
     readings_.add(which++, at, device_.power_limit_mw(), 1e-3);
+    for (std::size_t limit = 0; limit < kBoardLimits.size(); ++limit) {
+      readings_.add(which++, at, limits_.read(limit, device_));
+    }
     find_slowdowns();
     at = monotonic_now();
     const std::vector<Result<double>> answers = device_.fields(fields_);
@@ -256,6 +261,7 @@ class StateSource : public NvmlSource {
   std::vector<NvmlField> fields_;
   std::vector<double> scales_;
   bool slowdowns_sought_ = false;
+  BoardLimits limits_;
 };
 
 struct GpmMetricName {

@@ -59,10 +59,27 @@ TEST_F(NvmlSourceTest, EachGroupOfReadings) {
   EXPECT_EQ(latest("gpu0.pcie_generation"), 5);
   EXPECT_EQ(latest("gpu0.pcie_width"), 16);
   EXPECT_EQ(latest("gpu0.power_limit"), 700);
+  EXPECT_EQ(latest("gpu0.pcie_generation_max"), 6);
+  EXPECT_EQ(latest("gpu0.pcie_width_max"), 32);
+  EXPECT_EQ(latest("gpu0.clock_sm_max"), 2010);
+  EXPECT_EQ(latest("gpu0.temperature_slowdown"), 87);
   EXPECT_NEAR(latest("gpu0.throttle_power"), 1.202176, 1e-9);  // 1202176 us
   EXPECT_EQ(latest("gpu0.nvlink_tx"), 2048 * 1024);            // KiB of all links
   EXPECT_EQ(state("gpu0.nvlink_rx").signal.reason, "field 139: Not Supported");
   EXPECT_EQ(state("gpu0.pcie_tx").signal.reason, "field 197: Not Supported");
+}
+
+TEST_F(NvmlSourceTest, LimitsThatAFailingDriverDidNotTellAreAskedForAgain) {
+  open();
+  set("fail") = 15;
+  EXPECT_FALSE(source("state of gpu0").sample().ok());
+  EXPECT_EQ(state("gpu0.clock_sm_max").signal.reason, "most clock: GPU is lost");
+  set("fail") = 0;
+  EXPECT_TRUE(source("state of gpu0").sample().ok());
+  EXPECT_EQ(latest("gpu0.clock_sm_max"), 2010);
+  EXPECT_TRUE(source("state of gpu1").sample().ok());
+  EXPECT_EQ(state("gpu1.temperature_slowdown").signal.reason,
+            "slowdown temperature: Not Supported");
 }
 
 TEST_F(NvmlSourceTest, PcieIsAskedForItsRateWhereBytesAreNotCounted) {

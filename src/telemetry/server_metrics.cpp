@@ -37,6 +37,8 @@ constexpr std::array kNames = {
     NameRow{"vllm", "vllm:prefix_cache_queries", "server.prefix_queries"},
     NameRow{"vllm", "vllm:gpu_prefix_cache_queries", "server.prefix_queries"},
     NameRow{"vllm", "vllm:request_success", "server.finished"},
+    // A histogram of which every step is one observation.
+    NameRow{"vllm", "vllm:iteration_tokens_total_count", "server.steps"},
 
     // Our own: vLLM's words.
     NameRow{"nibble", "nibble:num_requests_running", "server.running"},
@@ -48,6 +50,9 @@ constexpr std::array kNames = {
     NameRow{"nibble", "nibble:prefix_cache_hits", "server.prefix_hits"},
     NameRow{"nibble", "nibble:prefix_cache_queries", "server.prefix_queries"},
     NameRow{"nibble", "nibble:request_success", "server.finished"},
+    NameRow{"nibble", "nibble:engine_steps", "server.steps"},
+    NameRow{"nibble", "nibble:engine_step_seconds", "server.step_time"},
+    NameRow{"nibble", "nibble:expert_load_ratio", "server.expert_load_ratio", Combine::kMax},
 
     NameRow{"sglang", "sglang:num_running_reqs", "server.running"},
     NameRow{"sglang", "sglang:num_queue_reqs", "server.waiting"},
@@ -135,7 +140,10 @@ const std::vector<Signal>& signal_list() {
                                            gauge("server.accept_length", "tokens", 1000),
                                            gauge("server.busy_slots", "requests", kMostRequests),
                                            gauge("server.iteration_time", "ms", 1e6),
-                                           counter("server.finished", "requests")};
+                                           counter("server.finished", "requests"),
+                                           counter("server.steps", "steps"),
+                                           counter("server.step_time", "s"),
+                                           gauge("server.expert_load_ratio", "ratio", 1e6)};
   return list;
 }
 

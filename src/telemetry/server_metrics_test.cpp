@@ -29,6 +29,14 @@ vllm:request_success_total{finished_reason="length"} 7
 vllm:time_to_first_token_seconds_bucket{le="0.1"} 3
 vllm:time_to_first_token_seconds_bucket{le="+Inf"} 3
 vllm:time_to_first_token_seconds_sum 0.2
+vllm:iteration_tokens_total_bucket{engine="0",le="1.0"} 30
+vllm:iteration_tokens_total_bucket{engine="0",le="+Inf"} 40
+vllm:iteration_tokens_total_sum{engine="0"} 5000
+vllm:iteration_tokens_total_count{engine="0"} 40
+vllm:iteration_tokens_total_bucket{engine="1",le="1.0"} 1
+vllm:iteration_tokens_total_bucket{engine="1",le="+Inf"} 2
+vllm:iteration_tokens_total_sum{engine="1"} 9
+vllm:iteration_tokens_total_count{engine="1"} 2
 python_gc_objects_collected_total{generation="0"} 5.0
 )");
   EXPECT_EQ(reading.engine, "vllm");
@@ -41,7 +49,8 @@ python_gc_objects_collected_total{generation="0"} 5.0
                            {"server.prefix_queries", 1000},
                            {"server.prefix_hits", 791},
                            {"server.prefix_hit_rate", 0.791},
-                           {"server.finished", 57}};
+                           {"server.finished", 57},
+                           {"server.steps", 42}};
   EXPECT_EQ(reading.values, expected);
   EXPECT_EQ(reading.names.at("server.prefix_hits"), "vllm:prefix_cache_hits_total");
   ASSERT_TRUE(reading.histograms.contains("ttft"));
@@ -79,6 +88,9 @@ nibble:num_preemptions_total{model_name="m"} 2
 nibble:prompt_tokens_total{model_name="m"} 1001
 nibble:generation_tokens_total{model_name="m"} 100
 nibble:nonfinite_logits_total{model_name="m"} 0
+nibble:engine_steps_total{model_name="m"} 4000
+nibble:engine_step_seconds_total{model_name="m"} 31.25
+nibble:expert_load_ratio{model_name="m"} 2.5
 nibble:request_success_total{model_name="m",finished_reason="stop"} 50
 nibble:request_success_total{model_name="m",finished_reason="length"} 7
 nibble:time_to_first_token_seconds_bucket{model_name="m",le="0.1"} 3
@@ -96,7 +108,10 @@ nibble:time_to_first_token_seconds_count{model_name="m"} 3
                            {"server.prefix_queries", 1000},
                            {"server.prefix_hits", 791},
                            {"server.prefix_hit_rate", 0.791},
-                           {"server.finished", 57}};
+                           {"server.finished", 57},
+                           {"server.steps", 4000},
+                           {"server.step_time", 31.25},
+                           {"server.expert_load_ratio", 2.5}};
   EXPECT_EQ(reading.values, expected);
   EXPECT_EQ(reading.histograms.at("ttft").count, 3);
   EXPECT_TRUE(reading.faults.empty());
@@ -194,7 +209,7 @@ TEST(ServerMetrics, ABrokenHistogramDoesNotHideTheRest) {
 
 TEST(ServerMetrics, EveryNameIsADescribedSignal) {
   for (const Signal& signal : server_signals()) EXPECT_EQ(owner_of(signal.name), "server");
-  EXPECT_EQ(server_signals().size(), 15U);
+  EXPECT_EQ(server_signals().size(), 18U);
 }
 
 }  // namespace

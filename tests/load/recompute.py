@@ -213,6 +213,25 @@ def goodput(ok, limits):
     return good, strict
 
 
+def arrivals(rows):
+    """(when, tokens) of all that came, by the share of each event; what we cancelled was real output too."""
+    for row in rows:
+        if not (row.ok or row.outcome == "cancelled"):
+            continue
+        count, _ = output_tokens(row)
+        at = row.at or [row.end_ns]
+        each = tokens_of_events(row) or [count / len(at)] * len(at)
+        yield from zip(at, each)
+
+
+def drift(rows, begin, end):
+    """{"rate_drift": ...} of this window; whoever has a steady one asks for that."""
+    third = (end - begin) // 3
+    first = math.fsum(tokens for at, tokens in arrivals(rows) if begin < at <= begin + third)
+    last = math.fsum(tokens for at, tokens in arrivals(rows) if end - third < at <= end)
+    return {"rate_drift": last / first - 1 if end - begin >= 3e9 and first > 0 else None}
+
+
 def level(rows, limits=None):
     """The members of a level; `rows` are those of the level, warm-ups left out."""
     ok = [row for row in rows if row.ok]
@@ -240,6 +259,7 @@ def level(rows, limits=None):
         "mean_in_flight": mean, "max_concurrent_requests": peak,
         "not_streamed": sum(not row.streamed or not row.at for row in ok),
         "new_connections": sum(row.connected_anew for row in rows),
+        "repeated_prompts": sum(row.prompt_repeated for row in rows) / len(rows),
         **tokens, **statistics_by_name(latencies(rows, ok))}
     found["total_throughput"] = found["total_token_throughput"]
     if any(row.at for row in ok):
@@ -261,14 +281,7 @@ def window(rows, begin, stop):
     inside = [row for row in rows if row.sent_ns is not None and row.sent_ns >= begin and row.end_ns <= stop]
     ok = [row for row in inside if row.ok]
     length = (stop - begin) / 1e9
-    came = 0
-    for row in rows:
-        if not (row.ok or row.outcome == "cancelled"):
-            continue
-        count, _ = output_tokens(row)
-        at = row.at or [row.end_ns]
-        each = tokens_of_events(row) or [count / len(at)] * len(at)
-        came += math.fsum(tokens for time, tokens in zip(at, each) if begin < time <= stop)
+    came = math.fsum(tokens for at, tokens in arrivals(rows) if begin < at <= stop)
     ended = sum(row.ok and begin < row.end_ns <= stop for row in rows)
     mean, peak = sweep([row for row in rows if row.sent_ns is not None], begin, stop)
     return {"completed": len(ok), "duration": length, "output_throughput": came / length,

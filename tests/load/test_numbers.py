@@ -16,6 +16,11 @@ def recomputed(run, level, limits=None):
     document, rows = run.levels[level], run.rows(level)
     wrong = recompute.compare(document, recompute.level(rows, limits))
     steady = document["steady"]
+    sent = [row for row in rows if row.sent_ns is not None]
+    span = (min(row.sent_ns for row in sent), max(row.end_ns for row in sent))
+    if steady["reason"] is None:
+        span = (steady["start_ns"], steady["stop_ns"])
+    wrong += recompute.compare(document, recompute.drift(rows, *span))
     if steady["reason"] is None:
         inside = recompute.window(rows, steady["start_ns"], steady["stop_ns"])
         wrong += ["steady." + text for text in recompute.compare(steady, inside)]

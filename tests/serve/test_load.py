@@ -79,3 +79,28 @@ def test_prompts_hold_no_ids_that_the_model_lacks(binary, nibble):
     document = json.loads(run.stdout)
     assert document["levels"][0]["completed"] == 8
     assert any("4096 token ids" in note for note in document["setup"]["notes"])
+
+
+def test_what_the_server_tells_stands_beside_a_level(binary, nibble):
+    """Its own counts over the steady window, and who it is: what a diagnosis starts from."""
+    with serving(binary, "--inject", "step_stall_ms=4") as server:
+        run = nibble("load", "--base-url", server.first["url"], "--self-audit", "off", "--json", "--max-concurrency", "4",
+                     "--duration", "5", "--random-input-len", "20", "--random-output-len", "60")
+    assert (run.returncode, run.stderr) == (0, "")
+    document = json.loads(run.stdout)
+    assert document["setup"]["server"]["engine"] == "nibble"
+    assert document["setup"]["server"]["server_info"]["inject"]["step_stall_ms"] == 4
+    level = document["levels"][0]
+    joined = level["joined"]
+    assert joined["window"] == "steady window"
+    assert 3 < joined["server_running"] <= 4 and joined["server_waiting"] < 1 and 0 < joined["server_kv_usage"] < 1
+    signals = {signal["name"]: signal for signal in level["telemetry"]["signals"]}
+    steps, in_steps = signals["server.steps"]["per_s"], signals["server.step_time"]["per_s"]
+    # Between two steps lie 4 ms at the least: so many steps fit into the rest of the time.
+    assert 0 < in_steps < 1 and 0 < steps <= (1 - in_steps) / 0.004 * 1.05
+    # A step gives each running request one token.
+    assert steps * joined["server_running"] == pytest.approx(level["steady"]["output_throughput"], rel=0.15)
+    assert 1 <= signals["server.expert_load_ratio"]["mean"] <= 8
+    names = {signal["name"] for signal in document["series"]["signals"]}
+    assert {"server.steps", "server.step_time", "server.running", "server.waiting", "server.kv_usage",
+            "server.expert_load_ratio"} <= names

@@ -29,7 +29,7 @@ def question(text="Tell me about the sea."):
 
 
 def test_it_says_what_it_is(server):
-    assert set(server.first) == {"version", "url", "model", "sampling", "engine", "server"}
+    assert set(server.first) == {"version", "url", "model", "sampling", "engine", "server", "inject"}
     assert server.first["server"]["port"] == server.port
     assert server.first["model"]["kv_cache_bytes"] == (
         server.first["model"]["kv_bytes_per_token"] * server.first["engine"]["block_tokens"]

@@ -21,6 +21,8 @@ struct ModelOptions {
   Format kv_format = Format::kFp32;    // of keys and values in the cache: kFp32 or kBf16
   Format activations = Format::kFp32;  // that meet 4-bit weights: kFp32, kBf16, kInt8 or kNvfp4
   Isa isa = best_isa();
+  // Added to the router's logit of expert 0 in every MoE layer: a fault on purpose, one hot expert.
+  float router_bias = 0;
 };
 
 // An input error for whatever nibble inspect calls one, for an architecture or a feature that no

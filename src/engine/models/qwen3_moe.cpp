@@ -50,7 +50,7 @@ void Qwen3Moe::forward(const ForwardBatch& batch, std::span<float> logits, Threa
               .output = normed},
              pool);
     ended("ffn.norm");
-    feed_forward(layer, workspace_of_[number], pool);
+    feed_forward(number, pool);
   }
   const std::span<float> wanted = take_wanted_rows(batch);
   rms_norm({.x = wanted,
@@ -126,7 +126,8 @@ void Qwen3Moe::norm_heads(std::span<float> qkv, std::int64_t begin, std::int64_t
 }
 
 // normed_ -> delta_.
-void Qwen3Moe::feed_forward(const Layer& layer, std::size_t workspace, ThreadPool& pool) {
+void Qwen3Moe::feed_forward(std::size_t number, ThreadPool& pool) {
+  const Layer& layer = weights_.layers[number];
   if (!layer.moe) {
     run_mlp(*layer.mlp, "dense.gate_up", "dense.down", pool);
     return;
@@ -140,12 +141,23 @@ void Qwen3Moe::feed_forward(const Layer& layer, std::size_t workspace, ThreadPoo
     shared = delta;
   }
   moe({.layer = *layer.moe,
-       .workspace = moe_[workspace],
+       .workspace = moe_[workspace_of_[number]],
        .x = x,
        .shared = shared,
        .y = delta,
        .ended = &moe_ended_},
       pool);
+  count_experts(number);
+}
+
+// Of the layer that has just run.
+void Qwen3Moe::count_experts(std::size_t number) {
+  const std::span<const std::int32_t> offsets = moe_[workspace_of_[number]].offsets();
+  const std::span<std::int64_t> counts =
+      std::span(expert_tokens_).subspan(number * static_cast<std::size_t>(experts_));
+  for (std::size_t expert = 0; expert + 1 < offsets.size(); ++expert) {
+    counts[expert] += offsets[expert + 1] - offsets[expert];
+  }
 }
 
 void Qwen3Moe::run_mlp(const Mlp& mlp, std::string_view gate_up, std::string_view down,

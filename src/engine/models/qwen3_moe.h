@@ -80,6 +80,7 @@ class Qwen3Moe : public Model {
   Result<> reserve(const Reservation& reservation) override;
   void forward(const ForwardBatch& batch, std::span<float> logits, ThreadPool& pool,
                StepProbe* probe) override;
+  ExpertTokens expert_tokens() override { return {expert_tokens_, experts_}; }
 
  private:
   using Layer = Qwen3MoeLayer;
@@ -91,7 +92,8 @@ class Qwen3Moe : public Model {
   void norm_heads(std::span<float> qkv, std::int64_t begin, std::int64_t heads,
                   std::span<const float> weight);
   void run_mlp(const Mlp& mlp, std::string_view gate_up, std::string_view down, ThreadPool& pool);
-  void feed_forward(const Layer& layer, std::size_t workspace, ThreadPool& pool);
+  void feed_forward(std::size_t number, ThreadPool& pool);
+  void count_experts(std::size_t number);
   std::span<float> take_wanted_rows(const ForwardBatch& batch);
   void ended(std::string_view op) {
     if (probe_ != nullptr) probe_->op(op);
@@ -108,8 +110,10 @@ class Qwen3Moe : public Model {
   LinearInputs inputs_;
   std::vector<MoeWorkspace> moe_;          // one for each form of experts
   std::vector<std::size_t> workspace_of_;  // [layers], into moe_
-  std::vector<CachedRows> sequences_;      // of the batch
-  std::vector<std::int64_t> positions_;    // [rows]
+  std::int64_t experts_ = 0;
+  std::vector<std::int64_t> expert_tokens_;  // [layers, experts_]
+  std::vector<CachedRows> sequences_;        // of the batch
+  std::vector<std::int64_t> positions_;      // [rows]
   std::int64_t rows_ = 0;
   std::int64_t most_rows_ = 0;
   std::int64_t intermediate_ = 0;  // the widest of all dense layers and shared experts

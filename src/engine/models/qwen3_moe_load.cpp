@@ -112,8 +112,17 @@ Result<MoeLayer> Loader::experts(std::size_t number, const std::string& below) {
   const bool bf16 =
       gate_up_views.front().format == Format::kBf16 && down_views.front().format == Format::kBf16;
   if (bf16) config.activations = Format::kFp32;
-  Result<MoeLayer> made = MoeLayer::make(
-      config, {.router = router.matrix, .gate_up = gate_up_views, .down = down_views}, pool_);
+  std::vector<float> router_bias;
+  if (config_.options.router_bias != 0) {
+    router_bias.assign(static_cast<std::size_t>(spec.experts), 0);
+    router_bias.front() = config_.options.router_bias;
+  }
+  Result<MoeLayer> made = MoeLayer::make(config,
+                                         {.router = router.matrix,
+                                          .router_bias = router_bias,
+                                          .gate_up = gate_up_views,
+                                          .down = down_views},
+                                         pool_);
   if (!made.ok()) return made.error().within(below + "experts");
   return made;
 }

@@ -114,6 +114,7 @@ Result<> Qwen3Moe::reserve_inputs(std::int64_t most_rows, std::int64_t most_logi
     }
     workspace_of_.push_back(0);
     if (!layer.moe) continue;
+    experts_ = std::max(experts_, layer.moe->config().router.experts);
     const std::pair form(layer.moe->gate_up().format(), layer.moe->down().format());
     const auto found = std::find(forms.begin(), forms.end(), form);
     workspace_of_.back() = static_cast<std::size_t>(found - forms.begin());
@@ -122,6 +123,7 @@ Result<> Qwen3Moe::reserve_inputs(std::int64_t most_rows, std::int64_t most_logi
     NIBBLE_ASSIGN_OR_RETURN(MoeWorkspace workspace, MoeWorkspace::make(*layer.moe, most_rows));
     moe_.push_back(std::move(workspace));
   }
+  expert_tokens_.assign(weights_.layers.size() * static_cast<std::size_t>(experts_), 0);
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "engine/models/qwen3_moe.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "base/file.h"
 #include "base/testing.h"
@@ -313,6 +314,39 @@ TEST(Qwen3Moe, SaysWhatItIs) {
   EXPECT_EQ(info.vocabulary, 320);
   EXPECT_EQ(info.max_context, 512);
   EXPECT_EQ(info.kv_bytes_per_token, 3 * 2 * 2 * 32 * 2);  // layers, heads, k and v, values, bytes
+}
+
+// Every token meets top_k experts of each MoE layer; of three layers the second one is dense.
+TEST(Qwen3Moe, CountsTheTokensOfEveryExpert) {
+  Runner runner(golden_folder("untied"), {}, 2);
+  const std::vector<text::TokenId> prompt = read_golden("untied").prompt;
+  runner.run(prompt, 7);
+  const ExpertTokens tokens = runner.model().expert_tokens();
+  ASSERT_EQ(tokens.experts, 8);
+  ASSERT_EQ(tokens.counts.size(), 3U * 8);
+  const auto sum = [&](std::size_t layer) {
+    const auto counts = tokens.counts.subspan(layer * 8, 8);
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  };
+  EXPECT_EQ(sum(0), 2 * std::ssize(prompt));
+  EXPECT_EQ(sum(1), 0);
+  EXPECT_EQ(sum(2), 2 * std::ssize(prompt));
+}
+
+// The larger the bias, the more tokens go to expert 0, in the end all of them.
+TEST(Qwen3Moe, ABiasOfTheRouterMakesOneExpertHot) {
+  const std::vector<text::TokenId> prompt = read_golden("untied").prompt;
+  std::vector<std::int64_t> hot;
+  for (const float bias : {0.0F, 1.0F, 100.0F}) {
+    Runner runner(golden_folder("untied"), {.router_bias = bias}, 1);
+    runner.run(prompt, 64);
+    const ExpertTokens tokens = runner.model().expert_tokens();
+    hot.push_back(tokens.counts[0] + tokens.counts[16]);
+  }
+  EXPECT_LT(hot[0], hot[1]);
+  EXPECT_LE(hot[1], hot[2]);
+  EXPECT_LT(hot[0], hot[2]);
+  EXPECT_EQ(hot[2], 2 * std::ssize(prompt));
 }
 
 TEST(Qwen3Moe, RefusesReservationsOutOfRange) {
