@@ -27,6 +27,11 @@ Result<> take_distribution(const Arguments& arguments, std::string_view flag, Di
 }
 
 Result<> take_times(const Arguments& arguments, MockScript& script) {
+  for (const char* flag : {"--ttft-ms", "--itl-ms", "--tokens-per-chunk"}) {
+    if (!script.steps || !arguments.text(flag)) continue;
+    return usage_error("{} contradicts the script, whose \"steps\" make all times; leave it out",
+                       flag);
+  }
   const mock::DistributionRange times{0, mock::kMostMs};
   const mock::DistributionRange tokens{1, mock::kMostTokens};
   NIBBLE_RETURN_IF_ERROR(take_distribution(arguments, "--ttft-ms", script.ttft_ms, times));

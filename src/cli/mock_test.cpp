@@ -51,5 +51,20 @@ TEST(MockCommand, FaultsNameTheFlagAndWhatWouldBeRight) {
   EXPECT_FALSE(script_of({"--model", ""}).ok());
 }
 
+TEST(MockCommand, TimesOfRequestsContradictSteps) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "script.json";
+  ASSERT_TRUE(write_file(path, R"({"steps": {"weights_ms": 5}})").ok());
+  const auto script = script_of({"--script", path.string(), "--capacity", "3"});
+  ASSERT_TRUE(script.ok()) << script.error().message;
+  EXPECT_EQ(script->steps->weights_ms, 5);
+  EXPECT_EQ(script->capacity, 3);
+  for (const char* flag : {"--itl-ms", "--ttft-ms", "--tokens-per-chunk"}) {
+    const auto refused = script_of({"--script", path.string(), flag, "1"});
+    ASSERT_FALSE(refused.ok()) << flag;
+    EXPECT_NE(refused.error().message.find(flag), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace nibble::cli

@@ -27,8 +27,7 @@ AnswerWriter::AnswerWriter(const MockScript& script, const ClientRequest& reques
       reply_(request.dialect, names_of(script, request, plan.index, created_s)) {
   const bool chat = request.dialect == Dialect::kChat;
   prompt_tokens_ = request.prompt_tokens + (chat ? script.usage.template_tokens : 0);
-  cached_tokens_ =
-      static_cast<std::int64_t>(script.usage.cached_share * static_cast<double>(prompt_tokens_));
+  cached_tokens_ = cached_prompt_tokens(script, prompt_tokens_);
 }
 
 bool AnswerWriter::native() const {

@@ -1,6 +1,7 @@
 #include "mock/counters.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/core.h>
 
 #include "base/json.h"
@@ -12,19 +13,37 @@ using api::exact_seconds;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
+// vLLM's buckets of the tokens of a step.
+constexpr std::array kStepTokensBounds = {1.0,   8.0,    16.0,   32.0,   64.0,   128.0,  256.0,
+                                          512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0};
+
 }  // namespace
 
 Counters::Counters()
     : ttft_(api::kTtftBounds),
       itl_(api::kItlBounds),
       end_to_end_(api::kRequestBounds),
-      queue_(api::kRequestBounds) {}
+      queue_(api::kRequestBounds),
+      step_tokens_(kStepTokensBounds) {}
 
 void Counters::admit(std::int64_t prompt_tokens, std::int64_t cached_tokens, Nanoseconds queued) {
-  prompt_tokens_.fetch_add(prompt_tokens, kRelaxed);
+  prompt(prompt_tokens, cached_tokens);
+  start(prompt_tokens, queued);
+}
+
+void Counters::prompt(std::int64_t tokens, std::int64_t cached_tokens) {
+  prompt_tokens_.fetch_add(tokens, kRelaxed);
   cached_tokens_.fetch_add(cached_tokens, kRelaxed);
-  held_tokens_.fetch_add(prompt_tokens, kRelaxed);
+}
+
+void Counters::start(std::int64_t held_tokens, Nanoseconds queued) {
+  held_tokens_.fetch_add(held_tokens, kRelaxed);
   queue_.add(queued);
+}
+
+void Counters::step(std::int64_t decode_rows, std::int64_t prompt_tokens) {
+  constexpr Nanoseconds kOneToken = 1'000'000'000;
+  step_tokens_.add((decode_rows + prompt_tokens) * kOneToken);
 }
 
 void Counters::first_token(Nanoseconds since_arrival) {
@@ -85,9 +104,13 @@ class PageWriter {
             std::string_view more_labels = "") {
     page_.line(type, name, value, more_labels);
   }
-  double kv_usage() const {
-    return static_cast<double>(counters_.held_tokens_.load()) /
-           static_cast<double>(script_.kv_capacity_tokens);
+  double kv_tokens() const {
+    return now_.engine ? static_cast<double>(now_.engine->kv_tokens)
+                       : value(counters_.held_tokens_);
+  }
+  double kv_usage() const { return kv_tokens() / static_cast<double>(script_.kv_capacity_tokens); }
+  double preemptions() const {
+    return now_.engine ? static_cast<double>(now_.engine->preemptions) : 0;
   }
   template <class T>
   static double value(const std::atomic<T>& counter) {
@@ -107,7 +130,7 @@ std::string PageWriter::vllm() {
        "reason=\"capacity\"");
   line("gauge", "vllm:num_requests_waiting_by_reason", 0, "reason=\"deferred\"");
   line("gauge", "vllm:kv_cache_usage_perc", kv_usage());
-  line("counter", "vllm:num_preemptions_total", 0);
+  line("counter", "vllm:num_preemptions_total", preemptions());
   line("counter", "vllm:prompt_tokens_total", value(counters_.prompt_tokens_));
   line("counter", "vllm:generation_tokens_total", value(counters_.generation_tokens_));
   line("counter", "vllm:prefix_cache_queries_total", value(counters_.prompt_tokens_));
@@ -121,6 +144,7 @@ std::string PageWriter::vllm() {
   page_.histogram("vllm:inter_token_latency_seconds", counters_.itl_);
   page_.histogram("vllm:e2e_request_latency_seconds", counters_.end_to_end_);
   page_.histogram("vllm:request_queue_time_seconds", counters_.queue_);
+  if (now_.engine) page_.histogram("vllm:iteration_tokens_total", counters_.step_tokens_);
   return page_.take();
 }
 
@@ -129,8 +153,8 @@ std::string PageWriter::sglang() {
   const double ended = value(counters_.ended_[0]) + value(counters_.ended_[1]);
   line("gauge", "sglang:num_running_reqs", static_cast<double>(now_.running));
   line("gauge", "sglang:num_queue_reqs", static_cast<double>(now_.waiting));
-  line("gauge", "sglang:num_used_tokens", value(counters_.held_tokens_));
-  line("gauge", "sglang:kv_used_tokens", value(counters_.held_tokens_));
+  line("gauge", "sglang:num_used_tokens", kv_tokens());
+  line("gauge", "sglang:kv_used_tokens", kv_tokens());
   line("gauge", "sglang:max_total_num_tokens", static_cast<double>(script_.kv_capacity_tokens));
   line("gauge", "sglang:token_usage", kv_usage());
   line("gauge", "sglang:gen_throughput", now_.tokens_per_s);
@@ -139,6 +163,10 @@ std::string PageWriter::sglang() {
   line("counter", "sglang:generation_tokens_total", value(counters_.generation_tokens_));
   line("counter", "sglang:cached_tokens_total", value(counters_.cached_tokens_));
   line("counter", "sglang:num_requests_total", ended);
+  if (now_.engine) {
+    line("gauge", "sglang:fwd_occupancy", now_.engine->busy_share);
+    line("counter", "sglang:num_retracted_requests_total", preemptions());
+  }
   page_.histogram("sglang:time_to_first_token_seconds", counters_.ttft_);
   page_.histogram("sglang:inter_token_latency_seconds", counters_.itl_);
   page_.histogram("sglang:e2e_request_latency_seconds", counters_.end_to_end_);
@@ -161,7 +189,7 @@ std::string PageWriter::llamacpp() {
   line("gauge", "llamacpp:predicted_tokens_seconds",
        predicted_seconds > 0 ? predicted / predicted_seconds : 0);
   line("gauge", "llamacpp:kv_cache_usage_ratio", kv_usage());
-  line("gauge", "llamacpp:kv_cache_tokens", value(counters_.held_tokens_));
+  line("gauge", "llamacpp:kv_cache_tokens", kv_tokens());
   line("gauge", "llamacpp:requests_processing", static_cast<double>(now_.running));
   line("gauge", "llamacpp:requests_deferred", static_cast<double>(now_.waiting));
   return page_.take();

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "api/metrics_page.h"
@@ -25,6 +26,11 @@ class Counters {
   Counters();
 
   void admit(std::int64_t prompt_tokens, std::int64_t cached_tokens, Nanoseconds queued);
+  // The two halves of admit(), for an engine that computes prompts piece by piece.
+  void prompt(std::int64_t tokens, std::int64_t cached_tokens);
+  void start(std::int64_t held_tokens, Nanoseconds queued);
+  // A step of such an engine.
+  void step(std::int64_t decode_rows, std::int64_t prompt_tokens);
   void first_token(Nanoseconds since_arrival);
   // Tokens of a chunk after the first, which left `gap` after the chunk before it.
   void next_tokens(std::int64_t count, Nanoseconds gap);
@@ -57,6 +63,7 @@ class Counters {
   api::SecondsHistogram itl_;
   api::SecondsHistogram end_to_end_;
   api::SecondsHistogram queue_;
+  api::SecondsHistogram step_tokens_;  // a token stands as a second
 };
 
 struct ErrorSnapshot {
@@ -85,6 +92,13 @@ struct Occupancy {
   std::int64_t running = 0;
   std::int64_t waiting = 0;
   double tokens_per_s = 0;  // since the page before
+  // What only an engine of steps knows.
+  struct Engine {
+    std::int64_t kv_tokens = 0;
+    std::int64_t preemptions = 0;
+    double busy_share = 0;  // of the last second
+  };
+  std::optional<Engine> engine = std::nullopt;
 };
 
 // The page as its server writes it; kNone gives "". kLlamacppQuoted is the llama.cpp page as one

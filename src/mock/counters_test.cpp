@@ -103,5 +103,37 @@ TEST(WriteErrors, RanksAndExtremes) {
   EXPECT_EQ(errors.snapshot().late_max, 0);
 }
 
+TEST(MockMetrics, AnEngineOfStepsKnowsMore) {
+  Counters counters;
+  counters.prompt(30, 10);
+  counters.start(30, 0);
+  counters.step(4, 26);
+  counters.step(8, 0);
+  const Occupancy now = {
+      .running = 1,
+      .engine = Occupancy::Engine{.kv_tokens = 25, .preemptions = 3, .busy_share = 0.75}};
+  const std::string vllm = metrics_page(MetricsStyle::kVllm, script_of_100(), counters, now);
+  const std::string labels = R"({engine="0",model_name="nibble-mock")";
+  for (const char* line :
+       {"vllm:kv_cache_usage_perc%} 0.25", "vllm:num_preemptions_total%} 3",
+        "vllm:prompt_tokens_total%} 30", "vllm:prefix_cache_hits_total%} 10",
+        "vllm:iteration_tokens_total_bucket%,le=\"8\"} 1",
+        "vllm:iteration_tokens_total_bucket%,le=\"32\"} 2", "vllm:iteration_tokens_total_sum%} 38",
+        "vllm:iteration_tokens_total_count%} 2"}) {
+    std::string expected = line;
+    expected.replace(expected.find('%'), 1, labels);
+    EXPECT_TRUE(has_line(vllm, expected)) << expected << "\n" << vllm;
+  }
+  const std::string sglang = metrics_page(MetricsStyle::kSglang, script_of_100(), counters, now);
+  for (const char* line : {"sglang:fwd_occupancy{model_name=\"nibble-mock\"} 0.75",
+                           "sglang:num_retracted_requests_total{model_name=\"nibble-mock\"} 3",
+                           "sglang:kv_used_tokens{model_name=\"nibble-mock\"} 25"}) {
+    EXPECT_TRUE(has_line(sglang, line)) << line;
+  }
+  const std::string llamacpp =
+      metrics_page(MetricsStyle::kLlamacpp, script_of_100(), counters, now);
+  EXPECT_TRUE(has_line(llamacpp, "llamacpp:kv_cache_tokens 25"));
+}
+
 }  // namespace
 }  // namespace nibble::mock

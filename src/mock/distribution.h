@@ -68,6 +68,7 @@ enum class Draw : std::uint64_t {
   kReasoning,
   kWords,
   kNoise,
+  kStepNoise,
   kFault = 100,  // plus the fault's place in the script
 };
 

@@ -92,6 +92,10 @@ RequestPlan plan_request(const MockScript& script, std::uint64_t index, const As
   return plan;
 }
 
+std::int64_t cached_prompt_tokens(const MockScript& script, std::int64_t prompt_tokens) {
+  return static_cast<std::int64_t>(script.usage.cached_share * static_cast<double>(prompt_tokens));
+}
+
 double load_factor(const MockScript& script, std::int64_t running, Nanoseconds since_start) {
   const LoadCurve& curve = script.load_curve;
   const double factor =

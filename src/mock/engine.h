@@ -40,6 +40,9 @@ struct RequestPlan {
 };
 RequestPlan plan_request(const MockScript& script, std::uint64_t index, const Asked& asked);
 
+// Of a prompt, the tokens that are said to come from the prefix cache.
+std::int64_t cached_prompt_tokens(const MockScript& script, std::int64_t prompt_tokens);
+
 // The factor on ITL while `running` requests run (at least this one), `since_start` after the
 // server's start.
 double load_factor(const MockScript& script, std::int64_t running, Nanoseconds since_start);
@@ -117,7 +120,8 @@ struct SimulatedAnswer {
   bool hangs = false;   // for ever: it never leaves
 };
 // A run in which requests arrive at the given times, in ascending order, request i with index i.
-// Faults that end an answer before its last token end it there. The server starts at 0.
+// Faults that end an answer before its last token end it there. The server starts at 0. A script
+// with steps has no due times of its own: step_engine.h.
 std::vector<SimulatedAnswer> simulate(const MockScript& script, std::span<const Arrival> arrivals);
 
 }  // namespace nibble::mock

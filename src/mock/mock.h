@@ -59,7 +59,9 @@ struct MockStats {
   std::int64_t generation_tokens = 0;
   std::int64_t completed = 0;
   std::int64_t aborted = 0;  // by the client, or by a fault
-  ErrorSnapshot error;       // of the moments of writing against the due times
+  std::int64_t steps = 0;    // of an engine of steps, as the next
+  std::int64_t preemptions = 0;
+  ErrorSnapshot error;  // of the moments of writing against the due times
 };
 Json to_json(const MockStats& stats);
 

@@ -22,6 +22,14 @@ void Pump::wake(std::uint64_t key) {
   arm();
 }
 
+void Pump::wake_all(std::span<const std::uint64_t> keys) {
+  for (Entry& entry : heap_) {
+    if (std::binary_search(keys.begin(), keys.end(), entry.key)) entry.due = 0;
+  }
+  std::make_heap(heap_.begin(), heap_.end(), Later());
+  arm();
+}
+
 void Pump::stop() {
   stopped_ = true;
   for (Entry& entry : heap_) entry.due = 0;

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -33,13 +34,17 @@ class Pump {
     return wait(due, key);
   }
   void wake(std::uint64_t key);
+  // The same for many; `keys` ascend.
+  void wake_all(std::span<const std::uint64_t> keys);
+
+  // What is due within so much of each other leaves together: 50 us are a quarter of the precision
+  // that the mock promises.
+  static constexpr Nanoseconds kTogether = 50'000;
 
   // Ends all waits, and every later one at once.
   void stop();
 
  private:
-  // 50 us are a quarter of the precision that the mock promises.
-  static constexpr Nanoseconds kTogether = 50'000;
   // Less than kTogether, so that what the timer was set for is due when it fires exactly.
   static constexpr Nanoseconds kMostLead = 45'000;
   static constexpr Nanoseconds kLeadMemory = 16;  // firings that the lead is a mean of

@@ -1,9 +1,11 @@
 #include "mock/script.h"
 
-#include <cmath>
+#include <algorithm>
+#include <array>
 
 #include "base/file.h"
 #include "mock/names.h"
+#include "mock/script_archive.h"
 
 namespace nibble::mock {
 namespace {
@@ -12,137 +14,17 @@ constexpr std::string_view kSchema = "nibble.mock/1";
 constexpr std::size_t kMostScriptBytes = 64 << 20;
 constexpr std::int64_t kMostChunkBytes = 16 << 20;
 constexpr std::size_t kMostFaults = 64;  // each is asked for every request
-constexpr std::size_t kLongestName = 256;
 constexpr DistributionRange kMilliseconds{0, kMostMs};
 constexpr DistributionRange kTokens{1, kMostTokens};
+// Every step reads the weights, so that no step is without length: even noise leaves 5 us.
+constexpr double kLeastWeightsMs = 0.05;
+// What scripts the times of a request: with steps, times follow from the engine.
+constexpr std::array kTimesOfRequests = {
+    "ttft_ms",          "ttft_ms_per_prompt_token", "itl_ms",
+    "tokens_per_chunk", "first_chunk_tokens",       "slow_start",
+    "load_curve"};
 
-// The fields of a script are listed once, in fields_of(); these two archives read and write them.
-class Reading {
- public:
-  Reading(const Json& json, std::string where, std::string file)
-      : reader_(json, std::move(where)), file_(std::move(file)) {}
-
-  ObjectReader& reader() { return reader_; }
-  void number(const char* key, double& target, NumberRange range) {
-    if (const auto value = reader_.number(key, range)) target = *value;
-  }
-  void number(const char* key, std::optional<double>& target, NumberRange range) {
-    if (const auto value = reader_.number(key, range)) target = *value;
-  }
-  template <class Integer>
-  void integer(const char* key, Integer& target, double min, double max) {
-    if (const auto value = reader_.integer(key, {.min = min, .max = max})) {
-      target = static_cast<Integer>(*value);
-    }
-  }
-  void flag(const char* key, bool& target) {
-    if (const auto value = reader_.boolean(key)) target = *value;
-  }
-  void text(const char* key, std::string& target) {
-    const auto value = reader_.string(key);
-    if (!value) return;
-    const bool plain = value->size() <= kLongestName && printable(*value, kLongestName) == *value;
-    if (!plain) reader_.fault_at(key, "is no short line of printable text");
-    target = *value;
-  }
-  template <class Table, class Enum>
-  void choice(const char* key, const Table& table, Enum& target) {
-    read_choice(reader_, key, table, target);
-  }
-  void distribution(const char* key, Distribution& target, DistributionRange range) {
-    const Json* found = reader_.any(key);
-    if (found == nullptr) return;
-    auto read = distribution_from_json(*found, place(key), range);
-    if (read) {
-      target = std::move(*read);
-    } else {
-      reader_.fault(read.error());
-    }
-  }
-  void numbers(const char* key, std::vector<double>& target, NumberRange range) {
-    if (auto values = reader_.numbers(key, range)) target = std::move(*values);
-  }
-  void integers(const char* key, std::vector<std::int64_t>& target) {
-    const auto values = reader_.numbers(key, {.min = 0, .max = 1e15});
-    if (!values) return;
-    target.clear();
-    for (const double value : *values) {
-      if (std::floor(value) != value) reader_.fault_at(key, "must hold whole numbers only");
-      target.push_back(static_cast<std::int64_t>(value));
-    }
-  }
-  template <class Part>
-  void object(const char* key, Part& part) {
-    const Json* found = reader_.object(key);
-    if (found == nullptr) return;
-    Reading inner(*found, place(key), file_);
-    fields_of(inner, part);
-    if (const Result<> done = inner.reader().finish(); !done) reader_.fault(done.error());
-  }
-  void objects(const char* key, std::vector<Fault>& parts);
-
- private:
-  std::string place(std::string_view key) const {
-    return fmt::format("{}{}{}", reader_.where(), reader_.where() == file_ ? ": " : ".", key);
-  }
-
-  ObjectReader reader_;
-  std::string file_;
-};
-
-class Writing {
- public:
-  Json take() { return std::move(json_); }
-  void number(const char* key, double value, NumberRange) { json_.set(key, value); }
-  void number(const char* key, const std::optional<double>& value, NumberRange) {
-    json_.set(key, value);
-  }
-  template <class Integer>
-  void integer(const char* key, Integer value, double, double) {
-    json_.set(key, static_cast<std::int64_t>(value));
-  }
-  void flag(const char* key, bool value) { json_.set(key, value); }
-  void text(const char* key, const std::string& value) { json_.set(key, value); }
-  template <class Table, class Enum>
-  void choice(const char* key, const Table& table, Enum value) {
-    json_.set(key, name_of(table, value));
-  }
-  void distribution(const char* key, const Distribution& value, DistributionRange) {
-    json_.set(key, to_json(value));
-  }
-  void numbers(const char* key, const std::vector<double>& values, NumberRange) {
-    json_.set(key, list(values));
-  }
-  void integers(const char* key, const std::vector<std::int64_t>& values) {
-    json_.set(key, list(values));
-  }
-  template <class Part>
-  void object(const char* key, const Part& part) {
-    json_.set(key, object_of(part));
-  }
-  void objects(const char* key, const std::vector<Fault>& parts) {
-    Json all = Json::array();
-    for (const Fault& part : parts) all.push(object_of(part));
-    json_.set(key, std::move(all));
-  }
-
- private:
-  template <class Part>
-  static Json object_of(const Part& part) {
-    Writing inner;
-    Part copy = part;
-    fields_of(inner, copy);
-    return inner.take();
-  }
-  template <class Number>
-  static Json list(const std::vector<Number>& values) {
-    Json all = Json::array();
-    for (const Number value : values) all.push(value);
-    return all;
-  }
-
-  Json json_ = Json::object();
-};
+}  // namespace
 
 template <class Archive>
 void fields_of(Archive& archive, EarlyEnd& part) {
@@ -229,6 +111,55 @@ void fields_of(Archive& archive, Fault& part) {
 }
 
 template <class Archive>
+void fields_of(Archive& archive, Collectives& part) {
+  archive.integer("count", part.count, 0, 1e6);
+  archive.number("latency_us", part.latency_us, {.min = 0, .max = 1e6});
+  archive.number("bytes_per_row", part.bytes_per_row, {.min = 0, .max = 1e12});
+  archive.number("gb_s", part.gb_s, {.min = 1e-3, .max = 1e6});
+}
+
+template <class Archive>
+void fields_of(Archive& archive, StepsScript& part) {
+  archive.integer("prefill_chunk_tokens", part.prefill_chunk_tokens, 1, kMostTokens);
+  archive.number("weights_ms", part.weights_ms, {.min = kLeastWeightsMs, .max = kMostMs});
+  archive.number("kv_ms_per_1k_tokens", part.kv_ms_per_1k_tokens, {.min = 0, .max = 1e3});
+  archive.number("per_sequence_ms", part.per_sequence_ms, {.min = 0, .max = 1e3});
+  archive.number("prefill_ms_per_token", part.prefill_ms_per_token, {.min = 0, .max = 1e3});
+  archive.object("collectives", part.collectives);
+  archive.number("host_gap_ms", part.host_gap_ms, {.min = 0, .max = kMostMs});
+  archive.integer("ranks", part.ranks, 1, 64);
+  archive.number("slow_rank_factor", part.slow_rank_factor, {.min = 1, .max = 1e3});
+  archive.number("clock_factor", part.clock_factor, {.min = 0.05, .max = 1});
+  archive.number("noise", part.noise, {.min = 0, .max = 1});
+}
+
+template <class Archive>
+void fields_of(Archive& archive, Heat& part) {
+  archive.number("ambient_c", part.ambient_c, {.min = -50, .max = 100});
+  archive.number("c_per_w", part.c_per_w, {.min = 0, .max = 1});
+  archive.number("seconds", part.seconds, {.min = 0.01, .max = 1e5});
+  archive.number("limit_c", part.limit_c, {.min = 0, .max = 149});
+}
+
+template <class Archive>
+void fields_of(Archive& archive, GpuScript& part) {
+  const NumberRange watts{.min = 0, .max = 5000};
+  archive.text("name", part.name);
+  archive.number("idle_w", part.idle_w, watts);
+  archive.number("copy_w", part.copy_w, watts);
+  archive.number("matrix_w", part.matrix_w, watts);
+  archive.number("waiting_w", part.waiting_w, watts);
+  archive.number("limit_w", part.limit_w, watts);
+  archive.number("power_cap_w", part.power_cap_w, watts);
+  archive.object("heat", part.heat);
+  archive.number("clock_mhz", part.clock_mhz, {.min = 1, .max = 10000});
+  archive.integer("link_generation", part.link_generation, 1, 10);
+  archive.integer("link_generation_max", part.link_generation_max, 1, 10);
+  archive.integer("link_width", part.link_width, 1, 32);
+  archive.integer("link_width_max", part.link_width_max, 1, 32);
+}
+
+template <class Archive>
 void fields_of(Archive& archive, MockScript& script) {
   archive.integer("seed", script.seed, 0, 9007199254740991.0);
   archive.text("model", script.model);
@@ -253,9 +184,11 @@ void fields_of(Archive& archive, MockScript& script) {
   archive.objects("faults", script.faults);
   archive.choice("metrics_style", kMetricsStyles, script.metrics_style);
   archive.integer("kv_capacity_tokens", script.kv_capacity_tokens, 1, 1e15);
+  archive.object("steps", script.steps);
+  archive.object("gpu", script.gpu);
 }
 
-void Reading::objects(const char* key, std::vector<Fault>& parts) {
+void ScriptReader::objects(const char* key, std::vector<Fault>& parts) {
   const Json* found = reader_.array(key);
   if (found == nullptr) return;
   if (found->as_array().size() > kMostFaults) {
@@ -265,7 +198,7 @@ void Reading::objects(const char* key, std::vector<Fault>& parts) {
   }
   parts.clear();
   for (std::size_t index = 0; index < found->as_array().size(); ++index) {
-    Reading inner(found->as_array()[index], fmt::format("{}[{}]", place(key), index), file_);
+    ScriptReader inner(found->as_array()[index], fmt::format("{}[{}]", place(key), index), file_);
     Fault fault;
     inner.reader().require_string("kind");
     fields_of(inner, fault);
@@ -279,6 +212,8 @@ void Reading::objects(const char* key, std::vector<Fault>& parts) {
   }
 }
 
+namespace {
+
 // Points of a curve: as many factors as places, ascending.
 void check_points(ObjectReader& reader, const LoadCurve& curve) {
   if (curve.kind != CurveKind::kPoints) return;
@@ -289,6 +224,47 @@ void check_points(ObjectReader& reader, const LoadCurve& curve) {
     if (curve.running[index] > curve.running[index - 1]) continue;
     reader.fault_at("load_curve", "needs \"running\" in ascending order");
   }
+}
+
+void check_gpu(ObjectReader& reader, const GpuScript& gpu) {
+  const double parts = std::min({gpu.copy_w, gpu.matrix_w, gpu.waiting_w});
+  if (parts < gpu.idle_w) {
+    reader.fault_at("gpu", "draws less at work than idle; idle_w must be the least of its watts");
+  }
+  if (power_limit_w(gpu) <= gpu.idle_w) {
+    reader.fault_at("gpu", "may draw no more than it draws idle; raise limit_w and power_cap_w");
+  }
+  if (gpu.link_generation > gpu.link_generation_max || gpu.link_width > gpu.link_width_max) {
+    reader.fault_at("gpu", "has a link above its own maximum");
+  }
+}
+
+void check_steps(ObjectReader& reader, const MockScript& script) {
+  if (!script.steps) {
+    if (reader.has("gpu")) {
+      reader.fault_at("gpu", "belongs to an engine with \"steps\"; give both or neither");
+    }
+    return;
+  }
+  for (const char* key : kTimesOfRequests) {
+    if (!reader.has(key)) continue;
+    reader.fault_at(key, "contradicts \"steps\", from which all times follow; leave one out");
+  }
+  if (script.stream.empty_every > 0) {
+    reader.fault_at("stream",
+                    "has empty_every, which needs to know the next token's time; with "
+                    "\"steps\" nobody does");
+  }
+  for (const Fault& fault : script.faults) {
+    if (fault.kind != FaultKind::kHang && fault.kind != FaultKind::kEmpty) continue;
+    reader.fault_at(
+        "faults", fmt::format("has \"{}\", which moves times; with \"steps\" they are the engine's",
+                              to_string(fault.kind)));
+  }
+  if (script.steps->ranks == 1 && script.steps->slow_rank_factor > 1) {
+    reader.fault_at("steps", "has a slow_rank_factor and one rank; nobody waits for it");
+  }
+  check_gpu(reader, script.gpu);
 }
 
 void check_whole(ObjectReader& reader, const MockScript& script) {
@@ -306,6 +282,7 @@ void check_whole(ObjectReader& reader, const MockScript& script) {
     }
   }
   check_points(reader, script.load_curve);
+  check_steps(reader, script);
 }
 
 }  // namespace
@@ -323,7 +300,7 @@ std::optional<MetricsStyle> metrics_style_from_string(std::string_view name) {
 }
 
 Result<MockScript> parse_script(const Json& json, std::string_view where) {
-  Reading reading(json, std::string(where), std::string(where));
+  ScriptReader reading(json, std::string(where), std::string(where));
   MockScript script;
   if (const auto schema = reading.reader().string("schema"); schema && *schema != kSchema) {
     reading.reader().fault_at(
@@ -343,12 +320,25 @@ Result<MockScript> load_script(const std::filesystem::path& path) {
 }
 
 Json to_json(const MockScript& script) {
-  Writing writing;
-  MockScript copy = script;
-  fields_of(writing, copy);
+  const auto fields_of_script = [](MockScript copy) {
+    ScriptWriter writing;
+    fields_of(writing, copy);
+    return writing.take();
+  };
+  const Json fields = fields_of_script(script);
+  const Json defaults = fields_of_script({});
+  // Times of requests do nothing in an engine of steps; where one was given all the same, whoever
+  // reads this refuses it.
+  const auto left_out = [&](std::string_view key) {
+    if (*fields.find(key) != *defaults.find(key)) return false;
+    if (!script.steps) return key == "steps" || key == "gpu";
+    return std::find(kTimesOfRequests.begin(), kTimesOfRequests.end(), key) !=
+           kTimesOfRequests.end();
+  };
   Json json = Json::object().set("schema", kSchema);
-  const Json fields = writing.take();
-  for (const Json::Member& member : fields.as_object()) json.set(member.first, member.second);
+  for (const Json::Member& member : fields.as_object()) {
+    if (!left_out(member.first)) json.set(member.first, member.second);
+  }
   return json;
 }
 

@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "mock/distribution.h"
+#include "mock/steps.h"
 
 namespace nibble::mock {
 
@@ -179,6 +180,9 @@ struct MockScript {
   std::vector<Fault> faults = {};
   MetricsStyle metrics_style = MetricsStyle::kVllm;
   std::int64_t kv_capacity_tokens = 1 << 20;
+  // An engine that batches, in place of times that are scripted a request.
+  std::optional<StepsScript> steps = std::nullopt;
+  GpuScript gpu = {};  // of its ranks
 };
 
 std::string_view to_string(FaultKind kind);

@@ -64,6 +64,83 @@ TEST(MockScriptFile, EveryFieldIsReadAndWritten) {
   }
 }
 
+// The same for an engine of steps.
+constexpr std::string_view kSteps = R"({
+  "steps": {"prefill_chunk_tokens": 512, "weights_ms": 8, "kv_ms_per_1k_tokens": 0.1,
+            "per_sequence_ms": 0.05, "prefill_ms_per_token": 0.03,
+            "collectives": {"count": 120, "latency_us": 12, "bytes_per_row": 12288, "gb_s": 60},
+            "host_gap_ms": 2, "ranks": 8, "slow_rank_factor": 1.4, "clock_factor": 0.9,
+            "noise": 0.02},
+  "gpu": {"name": "NVIDIA B200", "idle_w": 150, "copy_w": 500, "matrix_w": 900, "waiting_w": 200,
+          "limit_w": 1000, "power_cap_w": 600,
+          "heat": {"ambient_c": 25, "c_per_w": 0.07, "seconds": 20, "limit_c": 80},
+          "clock_mhz": 1965, "link_generation": 4, "link_generation_max": 6, "link_width": 4,
+          "link_width_max": 8}})";
+
+void expect_no_default(const Json& given, const Json& written, const Json& defaults) {
+  EXPECT_EQ(given.as_object().size(), written.as_object().size());
+  for (const Json::Member& member : written.as_object()) {
+    const Json* found = given.find(member.first);
+    ASSERT_NE(found, nullptr) << member.first;
+    if (member.second.is_object()) {
+      expect_no_default(*found, member.second, *defaults.find(member.first));
+    } else {
+      EXPECT_EQ(*found, member.second) << member.first;
+      EXPECT_NE(*defaults.find(member.first), member.second) << member.first;
+    }
+  }
+}
+
+TEST(MockScriptFile, EveryFieldOfStepsIsReadAndWritten) {
+  const auto script = parsed_script(kSteps);
+  ASSERT_TRUE(script.ok()) << script.error().message;
+  const Json written = to_json(*script);
+  const auto given = Json::parse(kSteps, "s.json");
+  MockScript plain;
+  plain.steps.emplace();
+  const Json defaults = to_json(plain);
+  for (const char* part : {"steps", "gpu"}) {
+    expect_no_default(*given->find(part), *written.find(part), *defaults.find(part));
+  }
+  // What scripts the times of a request is not there, and without steps neither are these.
+  for (const char* key : {"ttft_ms", "itl_ms", "load_curve", "slow_start"}) {
+    EXPECT_EQ(written.find(key), nullptr);
+  }
+  EXPECT_EQ(to_json(MockScript{}).find("gpu"), nullptr);
+  const auto again = parse_script(written, "again");
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(to_json(*again), written);
+}
+
+TEST(MockScriptFile, StepsStandAlone) {
+  EXPECT_EQ(fault_of(R"({"steps": {}, "itl_ms": 10})"),
+            "s.json: \"itl_ms\" contradicts \"steps\", from which all times follow; leave one out");
+  EXPECT_EQ(fault_of(R"({"gpu": {"idle_w": 100}})"),
+            "s.json: \"gpu\" belongs to an engine with \"steps\"; give both or neither");
+  for (const char* text :
+       {R"({"steps": {}, "load_curve": {"kind": "knee"}})", R"({"steps": {}, "ttft_ms": 1})",
+        R"({"steps": {}, "tokens_per_chunk": 2})",
+        R"({"steps": {}, "slow_start": {"requests": 1}})",
+        R"({"steps": {}, "stream": {"empty_every": 2}})",
+        R"({"steps": {}, "faults": [{"kind": "hang", "every": 2}]})",
+        R"({"steps": {"weights_ms": 0}})", R"({"steps": {"slow_rank_factor": 2}})",
+        R"({"steps": {"ranks": 2, "slow_rank_factor": 0.5}})", R"({"steps": {"clock_factor": 0}})",
+        R"({"steps": {"prefill_chunk_tokens": 0}})", R"({"steps": {"collectives": {"gb_s": 0}}})",
+        R"({"steps": {"weight_ms": 3}})", R"({"steps": {}, "gpu": {"copy_w": 50}})",
+        R"({"steps": {}, "gpu": {"power_cap_w": 117}})",
+        R"({"steps": {}, "gpu": {"link_generation": 6}})",
+        R"({"steps": {}, "gpu": {"link_width": 17}})",
+        R"({"steps": {}, "gpu": {"heat": {"seconds": 0}}})"}) {
+    EXPECT_FALSE(parsed_script(text).ok()) << text;
+  }
+  EXPECT_TRUE(parsed_script(R"({"steps": null, "itl_ms": 10})").ok());
+  EXPECT_TRUE(parsed_script(R"({"steps": {}, "gpu": {"power_cap_w": null}})").ok());
+  MockScript script;
+  script.steps.emplace();
+  script.itl_ms = Distribution::constant(3);  // as a flag of the command line would
+  EXPECT_FALSE(parse_script(to_json(script), "flags").ok());
+}
+
 TEST(MockScriptFile, FaultsOfTheFileSayWhere) {
   EXPECT_EQ(fault_of(R"({"sse": {"line_end": "lfcr"}})"),
             "s.json: sse: \"line_end\" is \"lfcr\"; it must be one of lf, crlf, cr");

@@ -9,6 +9,7 @@
 #include "mock/session.h"
 #include "mock/shared.h"
 #include "net/http_server.h"
+#include "telemetry/serve.h"
 
 namespace nibble::mock {
 namespace {
@@ -40,9 +41,25 @@ awaitable<void> refuse_request(net::ResponseWriter& writer, api::Dialect dialect
   co_await writer.respond(400, std::move(headers), std::move(body));
 }
 
+// The sensors of simulated GPUs, until the mock ends or nobody reads them.
+awaitable<void> answer_sensors(std::shared_ptr<Shared> shared, net::ServerRequest request,
+                               net::ResponseWriter& writer) {
+  Pump& pump = shared->pump();
+  telemetry::StreamSleep sleep = [&pump, &writer](Nanoseconds time) -> awaitable<bool> {
+    const bool on_time = co_await pump.until(time);
+    co_return on_time && !writer.peer_gone();
+  };
+  co_await telemetry::answer_samples(shared->runner->store(), std::move(request), writer,
+                                     std::move(sleep));
+}
+
 awaitable<void> handle(std::shared_ptr<Shared> shared, net::ServerRequest request,
                        net::ResponseWriter& writer) {
   const std::optional<api::Dialect> dialect = api::dialect_of_path(request.path());
+  if (shared->runner && request.method == "GET" && telemetry::is_samples_path(request.path())) {
+    co_await answer_sensors(std::move(shared), std::move(request), writer);
+    co_return;
+  }
   if (!dialect || request.method != "POST") {
     Page page = make_page(*shared, request.method, request.path());
     net::Headers headers = {{"Content-Type", std::move(page.type)}};
@@ -103,6 +120,11 @@ Result<int> RunningMock::Impl::start() {
     });
     if (!ran) return run_error("the event loops of the mock have ended before they began");
     shared->add_pump(thread, loops.executor(loop));
+  }
+  if (shared->runner) {
+    loops.spawn(0, [shared = shared, executor = loops.executor(0)] {
+      return shared->runner->drive(shared->pump(), executor);
+    });
   }
   NIBBLE_ASSIGN_OR_RETURN(port, listen(shared->options.port));
   shared->refuse = [this](Nanoseconds span) { ask_to_refuse(span); };

@@ -25,6 +25,7 @@ Shared::Shared(MockScript given_script, MockOptions given_options)
     : script(std::move(given_script)),
       options(std::move(given_options)),
       started_at(monotonic_now()),
+      runner(script.steps ? std::make_unique<StepRunner>(script, counters, started_at) : nullptr),
       slots_(script.capacity),
       rate_time_(started_at) {}
 
@@ -90,6 +91,14 @@ bool Shared::abandon(const QueueTicket& ticket) {
 }
 
 Occupancy Shared::occupancy() const {
+  if (runner) {
+    const StepCounts counts = runner->counts();
+    return {.running = counts.running,
+            .waiting = counts.waiting,
+            .engine = Occupancy::Engine{.kv_tokens = counts.kv_tokens,
+                                        .preemptions = counts.preemptions,
+                                        .busy_share = runner->busy_share(monotonic_now())}};
+  }
   const std::lock_guard lock(queue_mutex_);
   return {.running = slots_.running(), .waiting = slots_.waiting()};
 }
@@ -132,13 +141,15 @@ std::vector<RequestTruth> Shared::take_truths() {
 MockStats Shared::stats() const {
   const Occupancy now = occupancy();
   return {.requests = static_cast<std::int64_t>(requests_.load()),
-          .running = now.running,
+          .running = runner ? runner->in_service() : now.running,
           .waiting = now.waiting,
-          .most_running = most_running_.load(),
+          .most_running = runner ? runner->counts().most_running : most_running_.load(),
           .prompt_tokens = counters.prompt_tokens(),
           .generation_tokens = counters.generation_tokens(),
           .completed = counters.ended(Finish::kLength) + counters.ended(Finish::kStop),
           .aborted = counters.ended(Finish::kAbort),
+          .steps = runner ? static_cast<std::int64_t>(runner->steps()) : 0,
+          .preemptions = now.engine ? now.engine->preemptions : 0,
           .error = error.snapshot()};
 }
 
@@ -186,6 +197,8 @@ Json to_json(const MockStats& stats) {
       .set("generation_tokens", stats.generation_tokens)
       .set("completed", stats.completed)
       .set("aborted", stats.aborted)
+      .set("steps", stats.steps)
+      .set("preemptions", stats.preemptions)
       .set("error_us", Json::object()
                            .set("count", stats.error.count)
                            .set("p50", microseconds(stats.error.p50))

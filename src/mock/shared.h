@@ -20,6 +20,7 @@
 #include "mock/engine.h"
 #include "mock/mock.h"
 #include "mock/pump.h"
+#include "mock/step_runner.h"
 
 namespace nibble::mock {
 
@@ -44,6 +45,8 @@ class Shared {
   Counters counters;
   WriteErrors error;
   std::function<void(Nanoseconds)> refuse;  // closes the listener for so long
+  // Where the script has steps, in place of arrive(), leave() and abandon().
+  const std::unique_ptr<StepRunner> runner;
 
   // The pump of the calling loop.
   Pump& pump() const;

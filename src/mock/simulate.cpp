@@ -3,6 +3,7 @@
 #include <queue>
 
 #include "mock/engine.h"
+#include "mock/step_engine.h"
 
 namespace nibble::mock {
 namespace {
@@ -95,6 +96,7 @@ class Simulation {
 }  // namespace
 
 std::vector<SimulatedAnswer> simulate(const MockScript& script, std::span<const Arrival> arrivals) {
+  if (script.steps) return simulate_steps(script, arrivals).answers;
   return Simulation(script, arrivals).run();
 }
 

@@ -15,7 +15,8 @@ namespace {
 using boost::asio::awaitable;
 
 constexpr Nanoseconds kStreamPeriod = 50'000'000;
-awaitable<void> stream(std::shared_ptr<SampleStore> store, net::ResponseWriter& writer) {
+awaitable<void> stream(std::shared_ptr<SampleStore> store, net::ResponseWriter& writer,
+                       StreamSleep sleep) {
   net::Headers headers = {{"Content-Type", "application/x-ndjson"}, {"Cache-Control", "no-store"}};
   bool alive = co_await writer.head(200, std::move(headers), net::Framing::chunked());
   LineFeed feed(std::move(store), host_name());
@@ -29,7 +30,7 @@ awaitable<void> stream(std::shared_ptr<SampleStore> store, net::ResponseWriter& 
       co_return;
     }
     next = std::max(next + kStreamPeriod, monotonic_now());
-    alive = co_await writer.sleep_until(next);
+    alive = co_await sleep(next);
   }
 }
 
@@ -44,19 +45,13 @@ awaitable<void> handle(std::shared_ptr<SampleStore> store, net::ServerRequest re
   const std::string path(request.path());
   if (request.method != "GET" && request.method != "HEAD") {
     co_await respond(writer, 405, "text/plain", "only GET\n");
-  } else if (path == "/stream") {
-    co_await stream(std::move(store), writer);
+  } else if (is_samples_path(path)) {
+    StreamSleep sleep = [&writer](Nanoseconds time) { return writer.sleep_until(time); };
+    co_await answer_samples(std::move(store), std::move(request), writer, std::move(sleep));
   } else if (path == "/metrics") {
     const std::vector<SignalState> states = store->states();
     std::string page = signals_page(states);
     co_await respond(writer, 200, "text/plain; version=0.0.4; charset=utf-8", std::move(page));
-  } else if (path == "/clock") {
-    std::string body = Json::object()
-                           .set("schema", "nibble.clock/1")
-                           .set("received_ns", request.received_at)
-                           .set("answered_ns", monotonic_now())
-                           .dump(0);
-    co_await respond(writer, 200, "application/json", std::move(body));
   } else if (path == "/") {
     co_await respond(writer, 200, "text/plain",
                      "nibble watch\n/metrics  Prometheus text\n/stream   samples as JSON lines\n"
@@ -67,6 +62,24 @@ awaitable<void> handle(std::shared_ptr<SampleStore> store, net::ServerRequest re
 }
 
 }  // namespace
+
+bool is_samples_path(std::string_view path) {
+  return path == "/stream" || path == "/clock";
+}
+
+awaitable<void> answer_samples(std::shared_ptr<SampleStore> store, net::ServerRequest request,
+                               net::ResponseWriter& writer, StreamSleep sleep) {
+  if (request.path() == "/stream") {
+    co_await stream(std::move(store), writer, std::move(sleep));
+    co_return;
+  }
+  std::string body = Json::object()
+                         .set("schema", "nibble.clock/1")
+                         .set("received_ns", request.received_at)
+                         .set("answered_ns", monotonic_now())
+                         .dump(0);
+  co_await respond(writer, 200, "application/json", std::move(body));
+}
 
 std::string host_name() {
   std::array<char, 256> name{};

@@ -6,75 +6,12 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import time
 
 import jsonschema
 import pytest
 
 HOST = "127.0.0.1"
-
-
-class Mock:
-    def __init__(self, process, port):
-        self.process = process
-        self.port = port
-
-    def connect(self):
-        return http.client.HTTPConnection(HOST, self.port, timeout=20)
-
-    def get(self, path):
-        connection = self.connect()
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, response.read()
-
-    def post(self, path, **body):
-        connection = self.connect()
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        return connection.getresponse()
-
-    def stream(self, path, **body):
-        """The data of every event, with the time at which its line was read."""
-        response = self.post(path, stream=True, **body)
-        assert response.status == 200
-        events = []
-        for line in response:
-            if line.startswith(b"data: "):
-                events.append((time.monotonic_ns(), line[6:].strip().decode()))
-        return events
-
-    def stop(self, sign=signal.SIGINT):
-        self.process.send_signal(sign)
-        output, errors = self.process.communicate(timeout=10)
-        return self.process.returncode, output, errors
-
-
-@pytest.fixture
-def start(binary):
-    """start("--ttft-ms", "5") runs nibble mock on a free port."""
-    running = []
-
-    def run(*words):
-        process = subprocess.Popen([binary, "mock", "--port", "0", *words], text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        running.append(process)
-        line = process.stdout.readline()
-        match = re.fullmatch(r"nibble mock listens on http://127\.0\.0\.1:(\d+)\n", line)
-        assert match, (line, process.stderr.read() if process.poll() is not None else "")
-        return Mock(process, int(match[1]))
-
-    yield run
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def script(tmp_path, **fields):
-    path = tmp_path / "script.json"
-    path.write_text(json.dumps({"schema": "nibble.mock/1", **fields}))
-    return str(path)
 
 
 MESSAGES = [{"role": "user", "content": "one two three"}]
@@ -153,8 +90,8 @@ def test_mistakes(nibble, words, part):
     assert part in result.stderr and len(result.stderr.splitlines()) == 1
 
 
-def test_a_script_with_a_typing_error(nibble, tmp_path):
-    result = nibble("mock", "--script", script(tmp_path, ttft=3))
+def test_a_script_with_a_typing_error(nibble, script):
+    result = nibble("mock", "--script", script(ttft=3))
     assert result.returncode == 2
     assert "did you mean" in result.stderr and "ttft_ms" in result.stderr
 
@@ -164,7 +101,7 @@ def test_the_truth_cannot_be_written(nibble):
     assert result.returncode == 1 and "/no/such/folder/truth" in result.stderr
 
 
-def test_the_script_is_valid_by_its_schema(nibble, source_dir, tmp_path):
+def test_the_script_is_valid_by_its_schema(nibble, source_dir, script):
     schema = json.loads((source_dir / "docs/schemas/nibble.mock.1.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
@@ -172,13 +109,13 @@ def test_the_script_is_valid_by_its_schema(nibble, source_dir, tmp_path):
     document = json.loads(nibble("mock", "--json", *words).stdout)
     validator.validate(document)
     assert document["itl_ms"] == {"kind": "gamma", "mean": 10, "stddev": 5}
-    again = json.loads(nibble("mock", "--json", "--script", script(tmp_path, **document)).stdout)
+    again = json.loads(nibble("mock", "--json", "--script", script(**document)).stdout)
     assert again == document
     # what the program refuses, the schema refuses; one field each
     for wrong in ({"ttft": 1}, {"itl_ms": -1}, {"sse": {"line_end": "x"}}, {"faults": [{"every": 1}]},
                   {"tokens_per_chunk": 0}, {"itl_ms": {"kind": "beta"}}, {"capacity": -1}):
         assert not validator.is_valid(wrong), wrong
-        assert nibble("mock", "--json", "--script", script(tmp_path, **wrong)).returncode == 2
+        assert nibble("mock", "--json", "--script", script(**wrong)).returncode == 2
 
 
 def test_every_field_of_the_schema_is_explained(source_dir):
@@ -198,9 +135,9 @@ def test_every_field_of_the_schema_is_explained(source_dir):
     assert missing == []
 
 
-def test_the_truth_of_many_answers(start, tmp_path):
+def test_the_truth_of_many_answers(start, tmp_path, script):
     truth = tmp_path / "truth.jsonl"
-    mock = start("--script", script(tmp_path, ttft_ms=20, itl_ms=2, tokens_per_chunk=3, capacity=4),
+    mock = start("--script", script(ttft_ms=20, itl_ms=2, tokens_per_chunk=3, capacity=4),
                  "--truth", str(truth))
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(
@@ -221,8 +158,8 @@ def test_the_truth_of_many_answers(start, tmp_path):
         assert row["start_ns"] == before["due_ns"][-1]
 
 
-def test_faults_by_index(start, tmp_path):
-    mock = start("--script", script(tmp_path, ttft_ms=1, itl_ms=0, faults=[
+def test_faults_by_index(start, script):
+    mock = start("--script", script(ttft_ms=1, itl_ms=0, faults=[
         {"kind": "status", "requests": [0], "status": 429},
         {"kind": "html", "requests": [1]},
         {"kind": "reset", "requests": [2], "after_tokens": 2},
@@ -241,15 +178,6 @@ def test_faults_by_index(start, tmp_path):
     assert mock.stream("/v1/completions", prompt="a", max_tokens=5)[-1][1] == "[DONE]"
 
 
-def counters(page):
-    found = {}
-    for line in page.decode().splitlines():
-        if not line.startswith("#"):
-            name, value = line.rsplit(" ", 1)
-            found[name.split("{")[0]] = float(value)
-    return found
-
-
 @pytest.mark.parametrize("style,running,tokens", [
     ("vllm", "vllm:num_requests_running", "vllm:generation_tokens_total"),
     ("sglang", "sglang:num_running_reqs", "sglang:generation_tokens_total"),
@@ -262,10 +190,10 @@ def test_metrics_while_and_after(start, style, running, tokens):
                        json.dumps({"prompt": "a", "stream": True, "max_tokens": 2}))
     response = connection.getresponse()
     assert response.readline().startswith(b"data: ")
-    during = counters(mock.get("/metrics")[1])
+    during = mock.counters()
     assert (during[running], during[tokens]) == (1, 1)
     response.read()
-    after = counters(mock.get("/metrics")[1])
+    after = mock.counters()
     assert (after[running], after[tokens]) == (0, 2)
 
 
