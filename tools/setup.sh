@@ -11,7 +11,7 @@ set -euo pipefail
 build_packages=(
   g++ cmake ninja-build make
   libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libjs-chart.js
-  libboost1.81-dev libssl-dev
+  libboost1.81-dev libssl-dev zlib1g-dev libsqlite3-dev
 )
 test_packages=(
   libgtest-dev libbenchmark-dev
