@@ -71,6 +71,7 @@ struct Verdict {
   std::vector<Clue> evidence_for;
   std::vector<Clue> evidence_against;
   std::vector<Clue> missing;  // what would be told by signals that are not there, with the reason
+  std::string claim;          // the verdict in a few words, without its grounds
   std::string sentence;       // the verdict for people, with its numbers
   std::string experiment;     // the cheapest one that would settle it
   std::string experiment_id;  // that nibble can run itself; empty: none
@@ -94,6 +95,7 @@ struct LevelDiagnosis {
   std::string waterfall_reason;         // why there is none, or that it is an accounting error
   std::vector<Verdict> verdicts;        // best first; one at least
   std::optional<double> joules_per_token, joules_floor;
+  std::string joules_reason, joules_floor_reason;  // why there is none
 };
 
 struct Proposal {

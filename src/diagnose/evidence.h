@@ -134,7 +134,8 @@ struct LevelEvidence {
   std::string floor_reason;             // why there is none
   std::optional<double> prefill_floor;  // ms a step: the ledger's price of the prompts that come in
                                         // while one step runs
-  bool counts = true;                   // complete, or with a steady window
+  std::optional<double> joules_per_token;  // of the GPUs, an output token; measured
+  bool counts = true;                      // complete, or with a steady window
   double start_s = 0, end_s = 0;  // of its window, on the clock of the series; both 0: unknown
 };
 
@@ -185,6 +186,7 @@ struct Setting {
   std::int64_t gpus = 1, tp = 1, pp = 1, ep = 1;
   std::optional<double> max_running;  // the server's configured cap
   std::optional<double> power_limit_w;
+  std::optional<double> copy_power_w;                 // of one GPU that copies its memory
   std::optional<double> clock_mhz;                    // the most that the data sheet gives
   std::optional<double> link_generation, link_width;  // what the link should be under load
   std::optional<double> throttle_temperature_c;
@@ -203,8 +205,9 @@ struct Evidence {
   std::string trace_reason;
   std::vector<KernelEvidence> kernels;
   std::string kernels_reason;
-  Json roofs;    // of the machine, with sources, for the roofline; null: none
-  Json sources;  // provenance: what was read or run, in order: [{what, from, when}]
+  Json roofs;                // of the machine, with sources, for the roofline; null: none
+  Json sources;              // provenance: what was read or run, in order: [{what, from, when}]
+  std::int64_t zero_ns = 0;  // CLOCK_MONOTONIC of the client's host at 0 s of series and windows
 };
 
 }  // namespace nibble::diagnose

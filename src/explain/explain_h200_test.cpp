@@ -24,7 +24,8 @@ void expect_missing(std::string_view id, std::string_view part) {
 
 TEST(H200CaseTest, IsBuiltIn) {
   const std::vector<std::string> names = case_catalog();
-  EXPECT_EQ(names, (std::vector<std::string>{"deepseek_r1_h200", "glm5_rtxpro6000"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"deepseek_r1_h200", "glm52_rtxpro6000_spin",
+                                             "glm5_rtxpro6000"}));
   const Result<Case> found = load_case("deepseek_r1_h200");
   ASSERT_TRUE(found.ok()) << found.error().message;
   EXPECT_TRUE(found->source.starts_with("invented example"));

@@ -31,6 +31,7 @@ void clean(Chart& chart) {
     clean(series.name);
     for (ChartPoint& point : series.points) clean(point.label);
   }
+  for (ChartBand& band : chart.bands) clean(band.label);
 }
 
 }  // namespace
@@ -38,6 +39,7 @@ void clean(Chart& chart) {
 Document cleaned(const Document& document) {
   Document shown = document;
   for (std::string* text : {&shown.title, &shown.subtitle, &shown.command}) clean(*text);
+  for (std::string& sentence : shown.lead) clean(sentence);
   for (auto& [label, text] : shown.facts) {
     clean(label);
     clean(text);
@@ -46,6 +48,10 @@ Document cleaned(const Document& document) {
     clean(section.heading);
     for (std::string& paragraph : section.paragraphs) clean(paragraph);
     for (std::string& bullet : section.bullets) clean(bullet);
+    for (BulletList& list : section.lists) {
+      clean(list.heading);
+      for (std::string& bullet : list.bullets) clean(bullet);
+    }
     for (Finding& finding : section.findings) clean(finding);
     for (Chart& chart : section.charts) clean(chart);
     for (auto& [caption, table] : section.tables) clean(caption);  // a table cleans its own cells

@@ -37,6 +37,14 @@ struct ChartSeries {
 struct ChartAxis {
   std::string title;  // with its unit
   bool logarithmic = false;
+  std::optional<double> min, max;  // of a linear kXy axis; default: what its points need
+};
+
+// A part of a kXy chart's x axis, shaded behind the data: a level's window, a phase.
+struct ChartBand {
+  double from = 0;
+  double to = 0;
+  std::string label;  // above it, where there is room
 };
 
 // kXy: points and lines over a numeric x axis. kWaterfall: each bar starts where the last ended
@@ -51,6 +59,17 @@ struct Chart {
   std::string caption;  // what to see in it
   ChartAxis x, y;
   std::vector<ChartSeries> series;
+  std::vector<ChartBand> bands = {};
+  bool small = false;  // half as high: one of several over the same axis, whose areas line up
+  // What the page and Markdown show as the chart's numbers, instead of a row a point: for charts of
+  // more points than anybody reads. report.json has all points.
+  std::optional<Table> numbers = {};
+};
+
+// Bullets under a heading of their own.
+struct BulletList {
+  std::string heading;
+  std::vector<std::string> bullets;
 };
 
 // A section is drawn in the order of its fields. All texts are plain: every renderer escapes them.
@@ -61,11 +80,14 @@ struct Section {
   std::vector<std::pair<std::string, Table>> tables;  // caption, table
   std::vector<Finding> findings;
   std::vector<std::string> bullets;
+  std::vector<BulletList> lists = {};
+  bool detail = false;  // of the report: the terminal only names it
 };
 
 struct Document {
   std::string title;
   std::string subtitle;
+  std::vector<std::string> lead = {};  // sentences under the subtitle: what matters most
   std::vector<std::pair<std::string, std::string>> facts;  // "Model" -> "GLM-5-NVFP4, ..."
   std::vector<Section> sections;
   std::string command;  // that made it
@@ -75,8 +97,9 @@ struct Document {
 std::string render_html(const Document& document);      // self-contained
 std::string render_markdown(const Document& document);  // charts become tables
 // The document's charts: [{id, kind, title, caption, x: {title, logarithmic}, y: {...}, series:
-// [{name, mark, dashed, label_points, points: [{x, y, label}]}]}]. The page draws from exactly
-// this.
+// [{name, mark, dashed, label_points, points: [{x, y, label}]}]}], and where a chart has them
+// "min" and "max" of an axis, "bands": [{from, to, label}], "small": true and "numbers": {columns,
+// rows}. The page draws from exactly this.
 Json charts_json(const Document& document);
 // `data` (an object, or null for an empty one) with a member "charts" that holds charts_json.
 Json report_json(const Document& document);

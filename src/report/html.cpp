@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <fmt/core.h>
 #include <string>
 #include <string_view>
@@ -40,6 +41,30 @@ std::string element(std::string_view tag, std::string_view css_class, std::strin
   if (text.empty()) return "";
   const std::string attribute = css_class.empty() ? "" : fmt::format(" class=\"{}\"", css_class);
   return fmt::format("<{0}{1}>{2}</{0}>\n", tag, attribute, html_escape(text));
+}
+
+// As element(), with "--max-num-seqs" on one line: browsers break behind its hyphens.
+std::string prose_html(std::string_view tag, std::string_view css_class, std::string_view text) {
+  constexpr std::size_t kLongestFlag = 40;  // longer ones would be wider than a phone
+  std::string html = element(tag, css_class, text);
+  for (std::size_t at = html.find(" --"); at != std::string::npos; at = html.find(" --", at)) {
+    const std::size_t start = at + 1;
+    const auto end_of = [&html](std::size_t from) {
+      while (from < html.size() && (std::isalnum(static_cast<unsigned char>(html[from])) != 0 ||
+                                    html[from] == '-' || html[from] == '_')) {
+        ++from;
+      }
+      return from;
+    };
+    const std::size_t length = end_of(start) - start;
+    at = start + length;
+    if (length < 4 || length > kLongestFlag) continue;
+    const std::string flag =
+        fmt::format("<span class=\"flag\">{}</span>", html.substr(start, length));
+    html.replace(start, length, flag);
+    at = start + flag.size();
+  }
+  return html;
 }
 
 std::string_view emphasis_class(Emphasis emphasis) {
@@ -96,16 +121,15 @@ std::string table_html(const Table& table, const std::string& name) {
 
 // The canvas is drawn by assets/report.js, from the JSON block, by the chart's id.
 std::string chart_html(const Chart& chart) {
-  const std::string label =
-      chart.caption.empty() ? chart.title : fmt::format("{}. {}", chart.title, chart.caption);
-  std::string html = fmt::format(
-      "<figure class=\"chart\" data-chart=\"{}\">\n<div class=\"keep\">\n", html_escape(chart.id));
+  std::string html =
+      fmt::format("<figure class=\"chart{}\" data-chart=\"{}\">\n<div class=\"keep\">\n",
+                  chart.small ? " small" : "", html_escape(chart.id));
   html += "<figcaption>\n" + element("h3", "", chart.title) + element("p", "", chart.caption) +
           "</figcaption>\n";
   html += fmt::format(
       "<div class=\"legend\"></div>\n<div class=\"plot\"><canvas role=\"img\" aria-label=\"{}\">"
       "</canvas></div>\n</div>\n",
-      html_escape(label));
+      html_escape(chart_words(chart)));
   html += "<details><summary>Numbers of this chart</summary>\n" +
           table_html(chart_table(chart), "Numbers of " + chart.title) + "</details>\n";
   return html + "</figure>\n";
@@ -179,17 +203,26 @@ std::string findings_html(const std::vector<Finding>& findings) {
   return html + cards_html(details) + "</details>\n";
 }
 
+std::string bullets_html(const std::vector<std::string>& bullets) {
+  if (bullets.empty()) return "";
+  std::string html = "<ul class=\"prose\">\n";
+  for (const std::string& bullet : bullets) html += prose_html("li", "", bullet);
+  return html + "</ul>\n";
+}
+
 std::string section_html(const Section& section, std::size_t number) {
   std::string html = fmt::format("<section id=\"section-{}\">\n", number);
   html += element("h2", "", section.heading);
-  for (const std::string& paragraph : section.paragraphs) html += element("p", "prose", paragraph);
+  for (const std::string& paragraph : section.paragraphs) {
+    html += prose_html("p", "prose", paragraph);
+  }
   for (const Chart& chart : section.charts) html += chart_html(chart);
   for (const auto& [caption, table] : section.tables) html += captioned_table_html(caption, table);
   html += findings_html(section.findings);
-  if (!section.bullets.empty()) {
-    html += "<ul class=\"prose\">\n";
-    for (const std::string& bullet : section.bullets) html += element("li", "", bullet);
-    html += "</ul>\n";
+  html += bullets_html(section.bullets);
+  for (const BulletList& list : section.lists) {
+    html += "<div class=\"list\">\n" + element("h3", "", list.heading) +
+            bullets_html(list.bullets) + "</div>\n";
   }
   return html + "</section>\n";
 }
@@ -209,6 +242,7 @@ std::string contents_html(const Document& document) {
 std::string header_html(const Document& document) {
   std::string html = "<header>\n" + element("h1", "", document.title) +
                      element("p", "subtitle", document.subtitle);
+  for (const std::string& sentence : document.lead) html += prose_html("p", "lead", sentence);
   if (!document.facts.empty()) {
     html += "<dl>\n";
     for (const auto& [name, value] : document.facts) {

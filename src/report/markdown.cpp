@@ -61,6 +61,13 @@ std::string section_text(const Section& section) {
     text += fmt::format("- {}\n", markdown_escape(bullet));
   }
   if (!section.bullets.empty()) text += '\n';
+  for (const BulletList& list : section.lists) {
+    if (!list.heading.empty()) text += fmt::format("### {}\n\n", markdown_escape(list.heading));
+    for (const std::string& bullet : list.bullets) {
+      text += fmt::format("- {}\n", markdown_escape(bullet));
+    }
+    text += '\n';
+  }
   return text;
 }
 
@@ -70,6 +77,7 @@ std::string render_markdown(const Document& raw) {
   const Document document = cleaned(raw);
   std::string text = fmt::format("# {}\n\n", markdown_escape(document.title));
   if (!document.subtitle.empty()) text += markdown_escape(document.subtitle) + "\n\n";
+  for (const std::string& sentence : document.lead) text += markdown_escape(sentence) + "\n\n";
   for (const auto& [name, value] : document.facts) {
     text += fmt::format("- **{}**: {}\n", markdown_escape(name), markdown_escape(value));
   }

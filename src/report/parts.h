@@ -13,8 +13,13 @@
 
 namespace nibble {
 
-// One row a point, the axes' titles as headings. Columns that no point fills are left out.
+// One row a point and one a band, the axes' titles as headings; or the chart's own numbers. Columns
+// that no point fills are left out.
 Table chart_table(const Chart& chart);
+
+// What is to be seen in a chart, in words with numbers, for who cannot see it: its title, caption,
+// what each series does and where the bands lie.
+std::string chart_words(const Chart& chart);
 
 // "54.9 FLOP/B", "memory", both ("54.9 FLOP/B, memory"), or why there is no value.
 std::string finding_answer(const Finding& finding);

@@ -36,7 +36,31 @@ std::string_view to_string(ChartSeries::Mark mark) {
 }
 
 Json axis_json(const ChartAxis& axis) {
-  return Json::object({{"title", axis.title}, {"logarithmic", axis.logarithmic}});
+  Json json = Json::object({{"title", axis.title}, {"logarithmic", axis.logarithmic}});
+  if (axis.min) json.set("min", *axis.min);
+  if (axis.max) json.set("max", *axis.max);
+  return json;
+}
+
+Json bands_json(const std::vector<ChartBand>& bands) {
+  Json json = Json::array();
+  for (const ChartBand& band : bands) {
+    json.push(Json::object({{"from", band.from}, {"to", band.to}, {"label", band.label}}));
+  }
+  return json;
+}
+
+Json numbers_json(const Table& table) {
+  Json columns = Json::array();
+  for (const Column& column : table.columns()) columns.push(column.title);
+  Json rows = Json::array();
+  for (const std::vector<Cell>& row : table.rows()) {
+    if (row.empty()) continue;  // a rule
+    Json cells = Json::array();
+    for (const Cell& cell : row) cells.push(cell.text);
+    rows.push(std::move(cells));
+  }
+  return Json::object({{"columns", std::move(columns)}, {"rows", std::move(rows)}});
 }
 
 Json series_json(const ChartSeries& series) {
@@ -54,13 +78,17 @@ Json series_json(const ChartSeries& series) {
 Json chart_json(const Chart& chart) {
   Json series = Json::array();
   for (const ChartSeries& one : chart.series) series.push(series_json(one));
-  return Json::object({{"id", chart.id},
-                       {"kind", to_string(chart.kind)},
-                       {"title", chart.title},
-                       {"caption", chart.caption},
-                       {"x", axis_json(chart.x)},
-                       {"y", axis_json(chart.y)},
-                       {"series", std::move(series)}});
+  Json json = Json::object({{"id", chart.id},
+                            {"kind", to_string(chart.kind)},
+                            {"title", chart.title},
+                            {"caption", chart.caption},
+                            {"x", axis_json(chart.x)},
+                            {"y", axis_json(chart.y)},
+                            {"series", std::move(series)}});
+  if (!chart.bands.empty()) json.set("bands", bands_json(chart.bands));
+  if (chart.small) json.set("small", true);
+  if (chart.numbers) json.set("numbers", numbers_json(*chart.numbers));
+  return json;
 }
 
 Result<> make_directory(const std::filesystem::path& directory) {

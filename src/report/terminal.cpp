@@ -1,6 +1,8 @@
 #include "report/terminal.h"
 
 #include <algorithm>
+#include <fmt/core.h>
+#include <vector>
 
 #include "base/text.h"
 #include "report/clean.h"
@@ -54,24 +56,43 @@ std::string render_findings(const std::vector<Finding>& findings, const Style& s
   return out;
 }
 
+std::string render_section(const Section& section, const Style& style) {
+  std::string out = "\n" + style.heading(section.heading) + "\n";
+  for (const std::string& paragraph : section.paragraphs) out += style.wrap(paragraph, 0) + "\n";
+  for (const auto& [caption, table] : section.tables) {
+    if (!caption.empty()) out += style.faint(style.wrap(caption, 0)) + "\n";
+    out += table.render(style);
+  }
+  out += render_findings(section.findings, style);
+  for (const std::string& text : section.bullets) out += bullet(style, "-", text);
+  for (const BulletList& list : section.lists) {
+    if (!list.heading.empty()) out += style.strong(style.wrap(list.heading, 0)) + "\n";
+    for (const std::string& text : list.bullets) out += bullet(style, "-", text);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string render_terminal(const Document& raw, const Style& style) {
   const Document document = cleaned(raw);
-  std::string out = style.strong(document.title) + "\n";
+  std::string out = style.strong(style.wrap(document.title, 0)) + "\n";
   if (!document.subtitle.empty()) out += style.wrap(document.subtitle, 0) + "\n";
+  for (const std::string& sentence : document.lead) out += style.wrap(sentence, 0) + "\n";
   std::size_t width = 0;
   for (const auto& [label, text] : document.facts) width = std::max(width, display_width(label));
   for (const auto& [label, text] : document.facts) out += labelled(style, label, text, width);
+  std::vector<std::string> left_out;
   for (const Section& section : document.sections) {
-    out += "\n" + style.heading(section.heading) + "\n";
-    for (const std::string& paragraph : section.paragraphs) out += style.wrap(paragraph, 0) + "\n";
-    for (const auto& [caption, table] : section.tables) {
-      if (!caption.empty()) out += style.faint(style.wrap(caption, 0)) + "\n";
-      out += table.render(style);
+    if (section.detail) {
+      left_out.push_back(section.heading);
+    } else {
+      out += render_section(section, style);
     }
-    out += render_findings(section.findings, style);
-    for (const std::string& text : section.bullets) out += bullet(style, "-", text);
+  }
+  if (!left_out.empty()) {
+    out += "\n" + style.faint(style.wrap("Also in a --report: " + join(left_out, "; ") + ".", 0)) +
+           "\n";
   }
   return out;
 }

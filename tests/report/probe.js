@@ -21,10 +21,15 @@ function pixelsAround(image, x, y, ratio, reach) {
   return Array.from(colours, (colour) => colour.split(',').map(Number));
 }
 
+function pixelAt(image, x, y, ratio) {
+  const at = 4 * (Math.round(y * ratio) * image.width + Math.round(x * ratio));
+  return Array.from(image.data.slice(at, at + 4));
+}
+
 const scaleOf = ({ left, right, top, bottom, min, max, type }) =>
   ({ left, right, top, bottom, min, max, type });
 
-function probe([id, { chart, labelBoxes }]) {
+function probe([id, { chart, labelBoxes, bands }]) {
   const { canvas } = chart;
   const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   const ratio = chart.currentDevicePixelRatio;
@@ -37,6 +42,14 @@ function probe([id, { chart, labelBoxes }]) {
     xTicks: chart.scales.x.ticks.map((tick) => String(tick.label)),
     yTicks: chart.scales.y.ticks.map((tick) => [].concat(tick.label).join(' ')),
     labels: labelBoxes,
+    bands: (bands ?? []).map(({ left, right, text }) => ({
+      left, right, text: text ?? '', pixel: pixelAt(image, (left + right) / 2, chart.chartArea.bottom - 2, ratio),
+    })),
+    // Between the bands, at the same height.
+    gaps: (bands ?? []).slice(1).map(({ left }, at) => ({
+      width: left - bands[at].right,
+      pixel: pixelAt(image, (bands[at].right + left) / 2, chart.chartArea.bottom - 2, ratio),
+    })),
     datasets: chart.data.datasets.map((dataset, index) => ({
       label: dataset.label,
       data: dataset.data,

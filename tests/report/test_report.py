@@ -134,7 +134,8 @@ def test_a_hidden_series_leaves_no_colour(fresh, report):
         if now["x"] == element["x"] and now["y"] == element["y"]:
             compared += 1
             assert not has_colour(now["pixels"], colour), (chart["id"], index, at)
-    assert compared > 0 or not report["charts"]
+    # A linear axis without its series moves; a logarithmic one keeps its place.
+    assert compared > 0 or not any(chart["y"]["logarithmic"] for chart in report["charts"])
 
 
 def test_legend_hides_and_shows_a_series(fresh, report):
@@ -285,7 +286,9 @@ def test_every_chart_has_words_and_numbers(page, report):
             " one.querySelectorAll('details tbody tr').length];", chart["id"])
         assert chart["title"] in label
         assert chart["title"] in caption and chart["caption"] in caption
-        assert rows == sum(len(series["points"]) for series in chart["series"])
+        points = sum(len(series["points"]) for series in chart["series"])
+        in_full = points + len(chart.get("bands", []))
+        assert rows == (len(chart["numbers"]["rows"]) if "numbers" in chart else in_full)
 
 
 def test_screenshot_shows_the_charts_in_the_scheme(page, report):
@@ -318,7 +321,8 @@ def test_tooltip_names_the_point_above_every_label(fresh, report):
             "chart.canvas.scrollIntoView({block: 'center'});"
             "const point = chart.getDatasetMeta(0).data[0];"
             "const box = chart.canvas.getBoundingClientRect();"
-            "return [box.x + point.x - 1, box.y + point.y];", chart["id"])
+            "return [box.x + Math.max(point.x - 1, chart.chartArea.left + 1), box.y + point.y - 1];",
+            chart["id"])
         page.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
         settle(page.driver)
         title, opacity, is_inside, is_on_top = page.run("""
@@ -348,7 +352,11 @@ def test_charts_follow_a_change_of_scheme(fresh, report):
     settle(page.driver)
     page.probe = page.run(PROBE)
     assert page.probe["colours"]["series-1"] != light["series-1"]
-    assert colours_at_points(page, report) == in_light
+    # Where lines lie on each other, the edge of one may look like the other in one scheme.
+    for (chart, index, at, element), light, dark in zip(
+            drawn_points(page, report), in_light, colours_at_points(page, report), strict=True):
+        if light != dark:
+            assert any(covering_series(page, chart, index, element)), (chart["id"], index, at)
 
 
 def test_charts_follow_a_change_of_width(fresh, report):

@@ -9,6 +9,9 @@ const nibbleChartConfig = (() => {
   const kMostTickLines = 3;
   const kTickFontPx = 12;
   const kSeriesColours = 8;
+  const kMostInSmallTooltip = 6;
+  const kBandRoomPx = 20;        // above the plot, for the labels of bands
+  const kSmallScalePx = 62;      // of the values beside small charts, so that their areas line up
 
   const scratch = document.createElement('canvas').getContext('2d');
   const measureAt = (px) => (text) => {
@@ -31,7 +34,7 @@ const nibbleChartConfig = (() => {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
     const series = Array.from({ length: kSeriesColours }, (_, at) => colour(`series-${at + 1}`));
-    const names = ['background', 'text', 'muted', 'rule', 'total'];
+    const names = ['background', 'text', 'muted', 'rule', 'total', 'band'];
     return Object.assign({ series }, Object.fromEntries(names.map((name) => [name, colour(name)])));
   }
 
@@ -75,7 +78,12 @@ const nibbleChartConfig = (() => {
       grid: { drawTicks: false, drawBorder: false },
     };
     if (!axis.logarithmic) {
-      return Object.assign(scale, { beginAtZero: startsAtZero, grace: startsAtZero ? 0 : '5%' });
+      const bounded = [axis.min, axis.max].some((value) => value !== undefined);
+      Object.assign(scale, {
+        beginAtZero: startsAtZero, grace: startsAtZero || bounded ? 0 : '5%',
+      });
+      return Object.assign(scale, axis.min === undefined ? {} : { min: axis.min },
+        axis.max === undefined ? {} : { max: axis.max });
     }
     const positive = values.filter((value) => value > 0);
     if (positive.length === 0) return scale;
@@ -89,6 +97,18 @@ const nibbleChartConfig = (() => {
         built.ticks = logarithmicTicks(min, max, positive).map((value) => ({ value }));
       },
     });
+  }
+
+  function xyScales(source, points) {
+    const scales = {
+      x: numericScale(source.x, points.map((point) => point.x), false),
+      y: numericScale(source.y, points.map((point) => point.y), true),
+    };
+    if (source.small) {
+      scales.y.ticks.maxTicksLimit = 5;
+      scales.y.afterFit = (scale) => { scale.width = kSmallScalePx; };
+    }
+    return scales;
   }
 
   function xyDataset(series, index) {
@@ -176,11 +196,17 @@ const nibbleChartConfig = (() => {
       padding: 10,
       titleFont: { size: 12 },
       bodyFont: { size: 12 },
+      footerFont: { size: 12, weight: 'normal' },
+      // Where many lines meet, all of them would be higher than a small chart.
+      filter: (item, at) => !source.small || at < kMostInSmallTooltip,
       callbacks: {
+        footer: (items) => source.small && items.length > 0
+          ? named(source.x, 'x', pointOf(items[0]).x) : [],
         title: (items) => items.length === 0 ? []
           : wrapped(items[0].chart, pointOf(items[0]).label || items[0].dataset.label),
         label: (item) => {
           const point = pointOf(item);
+          if (source.small) return wrapped(item.chart, `${item.dataset.label}: ${formatNumber(point.y)}`);
           const lines = source.series.length > 1 && point.label ? [item.dataset.label] : [];
           if (source.kind === 'xy') lines.push(named(source.x, 'x', point.x));
           lines.push(named(source.y, 'value', point.y));
@@ -210,6 +236,45 @@ const nibbleChartConfig = (() => {
     context.setLineDash([]);
   }
 
+  // Where a chart's bands lie now, with the labels that have room: {left, right, text, box}.
+  function placeBands(chart, bands) {
+    const { left, right, top } = chart.chartArea;
+    const clamp = (x) => Math.min(Math.max(x, left), right);
+    return bands.map((band) => {
+      const from = clamp(chart.scales.x.getPixelForValue(band.from));
+      const to = clamp(chart.scales.x.getPixelForValue(band.to));
+      // "64 users", or at least "64".
+      const text = [band.label, band.label.split(' ')[0]].find((one) =>
+        one && measureLabel(one) <= to - from - 2);
+      const width = text ? measureLabel(text) : 0;
+      const middle = (from + to) / 2;
+      const box = {
+        left: middle - width / 2, right: middle + width / 2, top: top - kBandRoomPx + 3, bottom: top - 3,
+      };
+      return { left: from, right: to, text, box };
+    });
+  }
+
+  // Behind the grid and the data; labels stand above the frame, where they cover nothing.
+  const bandPlugin = (source) => ({
+    id: 'nibbleBands',
+    beforeDraw(chart) {
+      const placed = placeBands(chart, source.bands);
+      nibbleCharts[source.id].bands = placed;
+      const { ctx: context, chartArea: { top, bottom }, nibblePalette: palette } = chart;
+      context.save();
+      context.font = `${nibbleLabels.kFontPx}px ${kFamily}`;
+      context.textBaseline = 'middle';
+      for (const { left, right, text, box } of placed) {
+        context.fillStyle = palette.band;
+        context.fillRect(left, top, right - left, bottom - top);
+        context.fillStyle = palette.text;
+        if (text) context.fillText(text, box.left, (box.top + box.bottom) / 2);
+      }
+      context.restore();
+    },
+  });
+
   // Draws labels above the data, below the tooltip, and tells where they stand.
   const labelPlugin = (source) => ({
     id: 'nibbleLabels',
@@ -227,8 +292,9 @@ const nibbleChartConfig = (() => {
       draw(context, placed, chart.nibblePalette);
       context.restore();
       const names = isXy ? [] : categoryBoxes(chart.scales.y);
+      const bands = (nibbleCharts[source.id].bands || []).filter(({ text }) => text);
       nibbleCharts[source.id].labelBoxes =
-        placed.map(({ text, box }) => Object.assign({ text }, box)).concat(names);
+        placed.concat(bands).map(({ text, box }) => Object.assign({ text }, box)).concat(names);
     },
   });
 
@@ -263,14 +329,11 @@ const nibbleChartConfig = (() => {
         indexAxis: isXy ? 'x' : 'y',
         interaction: { mode: 'nearest', axis: isXy ? 'xy' : 'y', intersect: false },
         font: { family: kFamily },
-        layout: { padding: { top: 6, right: isXy ? 8 : Math.ceil(Math.max(0, ...values)) + 12 } },
-        scales: isXy ? {
-          x: numericScale(source.x, points.map((point) => point.x), false),
-          y: numericScale(source.y, points.map((point) => point.y), true),
-        } : barScales(source),
+        layout: { padding: { top: source.bands ? kBandRoomPx : 6, right: isXy ? 8 : Math.ceil(Math.max(0, ...values)) + 12 } },
+        scales: isXy ? xyScales(source, points) : barScales(source),
         plugins: { legend: { display: false }, tooltip: tooltip(source) },
       },
-      plugins: [labelPlugin(source)],
+      plugins: source.bands ? [bandPlugin(source), labelPlugin(source)] : [labelPlugin(source)],
     };
   }
 

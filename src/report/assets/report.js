@@ -5,6 +5,7 @@
 
   const kPrintWidthPx = 640;  // fits between the margins of A4 and of Letter
   const kPrintHeightPx = 370;  // of charts whose height does not follow from their bars
+  const kPrintSmallHeightPx = 190;
   const kPrintPixelRatio = 3;
 
   const root = document.documentElement;
@@ -111,7 +112,8 @@
       fitHeight(plot, source, kPrintWidthPx);
       // A chart grows no larger than what holds it.
       plot.style.width = `${kPrintWidthPx}px`;
-      if (source.kind === 'xy') plot.style.height = `${kPrintHeightPx}px`;
+      const height = source.small ? kPrintSmallHeightPx : kPrintHeightPx;
+      if (source.kind === 'xy') plot.style.height = `${height}px`;
       chart.resize(kPrintWidthPx, plot.clientHeight);
     }
     repaint();
