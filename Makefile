@@ -6,22 +6,21 @@ SHELL := bash
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-CASE ?= glm5_rtxpro6000
 REPORT ?= nibble-report
 
 JOBS := $(shell nproc)
 PROGRAM := build/src/cli/nibble
 
-.PHONY: help demo build test oracle asan fuzz soak bench format format-check install clean
+.PHONY: help demo build test oracle asan fuzz soak faults bench format format-check install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## install what is missing, build the program, and explain one measured deployment
+demo: ## install what is missing, build the program, and diagnose this machine with the built-in model
 	@tools/setup.sh build
 	@test -f build/build.ninja || cmake --preset app >/dev/null
 	@cmake --build build --target nibble --parallel $(JOBS)
-	$(PROGRAM) analyze --case $(CASE) --report $(REPORT)
+	$(PROGRAM) diagnose --report $(REPORT)
 
 # The tests' switches are named here because a cache made by `make demo` has them off. Objects are
 # the same either way, so that neither target builds again what the other has built.
@@ -59,6 +58,13 @@ soak: ## SECONDS=600 of 1,000 streams on the mock, then of mixed load on the ser
 	@cmake --build build --target nibble --parallel $(JOBS)
 	@tools/soak.sh $(PROGRAM) $(SECONDS)
 	@tools/soak_serve.py $(PROGRAM) $(SECONDS)
+
+faults: ## break a server on purpose in many ways and see whether the diagnosis names it (30 minutes, a quiet machine)
+	@tools/setup.sh build
+	@test -f build/build.ninja || cmake --preset app >/dev/null
+	@cmake --build build --target nibble --parallel $(JOBS)
+	@tools/fault_injection.py run $(PROGRAM) --set published
+	@tools/fault_injection.py write
 
 bench: build ## run the benchmarks of the program itself
 	@for program in build/bench/*_bench; do "$$program" --benchmark_min_time=0.2; done

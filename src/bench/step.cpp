@@ -315,7 +315,8 @@ bool StepReport::failed() const {
                      [](const StepLevel& level) { return !level.error.empty(); });
 }
 
-Result<Ledger> step_ledger(const StepRequest& request, const CpuStatus& cpu, const CpuRoofs& roofs) {
+Result<Ledger> step_ledger(const StepRequest& request, const CpuStatus& cpu,
+                           const CpuRoofs& roofs) {
   Deployment deployment;
   NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(request.folder.string()));
   deployment.machine = machine_of_cpu(cpu, roofs, "measured just now");
@@ -340,8 +341,7 @@ Result<StepReport> measure_step(const StepRequest& request, const StepProgress& 
   wanted.threads = request.threads;
   report.roofs.taken_unix_s = unix_now();
   NIBBLE_ASSIGN_OR_RETURN(report.roofs.roofs, measure_cpu_roofs(wanted));
-  NIBBLE_ASSIGN_OR_RETURN(Ledger ledger,
-                          step_ledger(request, report.cpu, report.roofs.roofs));
+  NIBBLE_ASSIGN_OR_RETURN(Ledger ledger, step_ledger(request, report.cpu, report.roofs.roofs));
   report.model = ledger.deployment().model.title;
   NIBBLE_ASSIGN_OR_RETURN(ColdMemory cold, ColdMemory::make(report.cpu));
   StepBench bench(request, report, *model, std::move(ledger), std::move(cold));

@@ -79,8 +79,8 @@ using StepProgress = std::function<void(std::string_view what, double levels)>;
 // bandwidth of the pair and FLOP over the multiply rate of this run. Input errors are the model's.
 Result<StepReport> measure_step(const StepRequest& request, const StepProgress& progress);
 
-// The floor that steps are held against, of this machine's measured roofs: uniform routing, one rank,
-// no gaps between operations.
+// The floor that steps are held against, of this machine's measured roofs: uniform routing, one
+// rank, no gaps between operations.
 Result<Ledger> step_ledger(const StepRequest& request, const CpuStatus& cpu, const CpuRoofs& roofs);
 
 // nibble.bench/1 with `steps[]` instead of rows.

@@ -3,6 +3,7 @@
 #include "cli/analyze.h"
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/diagnose.h"
 #include "cli/doctor.h"
 #include "cli/inspect.h"
 #include "cli/load.h"
@@ -17,9 +18,9 @@ namespace nibble::cli {
 namespace {
 
 std::vector<CommandDef> make_commands() {
-  std::vector<CommandDef> list = {analyze_command(), bench_command(), inspect_command(),
-                                  serve_command(),   load_command(),  mock_command(),
-                                  watch_command(),   doctor_command()};
+  std::vector<CommandDef> list = {diagnose_command(), analyze_command(), bench_command(),
+                                  inspect_command(),  serve_command(),   load_command(),
+                                  mock_command(),     watch_command(),   doctor_command()};
   for (CommandDef& command : documentation_commands(list)) list.push_back(std::move(command));
   return list;
 }

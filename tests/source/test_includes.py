@@ -9,8 +9,8 @@ import pytest
 # header: names that it declares. A name of several headers may come from any of them.
 NAMES = {
     "algorithm": """
-        adjacent_find all_of any_of clamp copy copy_backward copy_if copy_n count count_if
-        equal fill fill_n find find_if find_if_not is_permutation is_sorted lower_bound
+        adjacent_find all_of any_of binary_search clamp copy copy_backward copy_if copy_n count
+        count_if equal fill fill_n find find_if find_if_not is_permutation is_sorted lower_bound
         make_heap max max_element min min_element minmax_element move none_of nth_element
         partial_sort pop_heap push_heap ranges remove replace replace_if reverse sort
         sort_heap stable_partition stable_sort swap transform unique upper_bound""",
@@ -21,12 +21,12 @@ NAMES = {
         atomic memory_order_acq_rel memory_order_acquire memory_order_relaxed memory_order_release""",
     "bit": "bit_cast bit_ceil bit_width",
     "bitset": "bitset",
-    "cctype": "isalnum isdigit ispunct isupper isxdigit tolower",
+    "cctype": "isalnum isalpha isdigit ispunct isupper isxdigit tolower toupper",
     "charconv": "errc from_chars",
     "chrono": "chrono",
     "cmath": """
         abs acos ceil copysign cos erf erfc exp exp2 expm1 fabs floor fma fmod hypot ilogb
-        isfinite isinf isnan ldexp lerp lgamma llround log log1p log2 nan nanf nearbyint
+        isfinite isinf isnan ldexp lerp lgamma llround log log10 log1p log2 nan nanf nearbyint
         nextafter pow round signbit sin sqrt tan trunc""",
     "condition_variable": "condition_variable",
     "csignal": "raise signal",

@@ -1,0 +1,166 @@
+#include "cli/diagnose.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/core.h>
+#include <optional>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/diagnose_diff.h"
+#include "cli/diagnose_experiments.h"
+#include "cli/diagnose_live.h"
+#include "cli/diagnose_options.h"
+#include "cli/load_flags.h"
+#include "diagnose/document.h"
+#include "diagnose/proposals.h"
+#include "diagnose/read_evidence.h"
+#include "explain/case.h"
+#include "report/terminal.h"
+
+namespace nibble::cli {
+namespace {
+
+using diagnose::Diagnosis;
+using diagnose::Evidence;
+
+constexpr std::size_t kMostDocumentBytes = std::size_t{64} << 20;
+
+// The documents that --case, --from and --trace name.
+struct Inputs {
+  Evidence evidence;
+  std::optional<CaseAnalysis> analysis;  // of a case
+};
+
+Result<> read_named_case(const std::string& name, Inputs& inputs) {
+  if (const auto text = built_in_case(name)) {
+    NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(*text, name));
+    NIBBLE_ASSIGN_OR_RETURN(inputs.analysis,
+                            diagnose::read_case(json, {.name = name}, inputs.evidence));
+    return {};
+  }
+  NIBBLE_ASSIGN_OR_RETURN(const Case known, load_case(name));  // or a sentence that helps
+  static_cast<void>(known);
+  NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(name, kMostDocumentBytes));
+  NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(text, name));
+  NIBBLE_ASSIGN_OR_RETURN(inputs.analysis,
+                          diagnose::read_case(json, {.name = name}, inputs.evidence));
+  return {};
+}
+
+// Documents with levels come first, because the others say something of levels.
+Result<> read_inputs(const Arguments& arguments, Inputs& inputs) {
+  if (const auto name = arguments.text("--case")) {
+    NIBBLE_RETURN_IF_ERROR(read_named_case(*name, inputs));
+  }
+  for (const std::string& path : arguments.all("--from")) {
+    NIBBLE_ASSIGN_OR_RETURN(diagnose::DocumentRead read,
+                            diagnose::read_document(path, inputs.evidence));
+    if (read.analysis) inputs.analysis = std::move(read.analysis);
+  }
+  if (const auto path = arguments.text("--trace")) {
+    trace::TraceOptions options;
+    if (const auto map = arguments.text("--trace-map")) options.mapping = *map;
+    NIBBLE_ASSIGN_OR_RETURN(const trace::TraceSummary summary, trace::load_trace(*path, options));
+    const std::string name = std::filesystem::path(*path).filename().string();
+    diagnose::read_trace_summary(summary, {.name = name}, inputs.evidence);
+  }
+  return {};
+}
+
+// The floor of a recorded load, where flags describe its deployment.
+Result<> fill_recorded_floor(const Arguments& arguments, Evidence& evidence) {
+  if (!arguments.has("--machine")) return {};
+  Arguments load = load_arguments(arguments);
+  NIBBLE_ASSIGN_OR_RETURN(const LoadFlags flags, load_flags_from(load));
+  if (flags.ledger) diagnose::fill_floor(*flags.ledger, evidence);
+  return {};
+}
+
+bool is_recorded(const Arguments& arguments) {
+  const bool server = arguments.has("--base-url") || arguments.has("--host");
+  const bool documents =
+      arguments.has("--case") || arguments.has("--from") || arguments.has("--trace");
+  return documents && !server;
+}
+
+Diagnosis finished(Evidence evidence, const std::optional<CaseAnalysis>& analysis) {
+  Diagnosis diagnosis = diagnose::conclude(std::move(evidence));
+  if (analysis) diagnose::add_case(*analysis, diagnosis);
+  return diagnosis;
+}
+
+Result<int> show(const Arguments& arguments, const Diagnosis& diagnosis) {
+  const diagnose::DocumentOptions options = {
+      .command = command_without_secrets(arguments.command_line),
+      .show_hosts = arguments.has("--show-hosts")};
+  const Document document = diagnose::diagnosis_document(diagnosis, options);
+  std::optional<std::filesystem::path> page;
+  if (const auto directory = arguments.text("--report")) {
+    NIBBLE_ASSIGN_OR_RETURN(page, write_report(document, *directory));
+  }
+  if (arguments.has("--json")) {
+    fmt::print("{}\n", document.data.dump());
+    return 0;
+  }
+  if (page) fmt::print("The report is {}\n\n", page->string());
+  fmt::print("{}", render_terminal(document, Style::for_stdout()));
+  return 0;
+}
+
+Result<int> execute_diagnose(const Arguments& arguments) {
+  if (arguments.has("--diff")) return run_diagnose_diff(arguments);
+  Inputs inputs;
+  NIBBLE_RETURN_IF_ERROR(read_inputs(arguments, inputs));
+  if (is_recorded(arguments)) {
+    if (arguments.has("--experiment")) {
+      return usage_error("--experiment needs a server that runs; recorded numbers cannot be asked");
+    }
+    NIBBLE_RETURN_IF_ERROR(fill_recorded_floor(arguments, inputs.evidence));
+    return show(arguments, finished(std::move(inputs.evidence), inputs.analysis));
+  }
+  NIBBLE_ASSIGN_OR_RETURN(LiveRun live, LiveRun::prepare(arguments));
+  NIBBLE_RETURN_IF_ERROR(live.measure(inputs.evidence));
+  Diagnosis diagnosis = finished(std::move(inputs.evidence), inputs.analysis);
+  if (arguments.has("--experiment") && live.why_ended_early().empty()) {
+    diagnosis.experiments.push_back(run_experiment(diagnosis.verdicts.front(), diagnosis, live));
+  }
+  NIBBLE_ASSIGN_OR_RETURN(const int status, show(arguments, diagnosis));
+  if (!live.why_ended_early().empty()) return run_error("{}", live.why_ended_early());
+  return status;
+}
+
+}  // namespace
+
+CommandDef diagnose_command() {
+  return {
+      .name = "diagnose",
+      .summary = "measures everything, says what holds a deployment back, and proves it",
+      .description =
+          "Without arguments it starts a server with the model that is built in, measures the "
+          "machine's roofs, the kernels alone and a sweep of load, and says what came out. With "
+          "--server it does so for a server that runs: vLLM, SGLang, TensorRT-LLM, llama.cpp or "
+          "nibble serve, with its own counters and, with --telemetry, the samples of `nibble "
+          "watch` "
+          "on its hosts; --model-config and --gpu give the floor. With --case or --from nothing is "
+          "measured.\n\n"
+          "Verdicts are of eighteen classes (docs/diagnosis.md), each with the evidence for it and "
+          "against it, what is missing, and the cheapest experiment that would settle it; "
+          "--experiment runs it where nibble can. Proposals are ranked by what they can win at "
+          "most. Host names and folders are redacted unless --show-hosts.",
+      .options = diagnose_options(),
+      .examples =
+          {{"nibble diagnose --report out", "this machine, with the model that is built in"},
+           {"nibble diagnose --server http://gpu7:8000 --model-config glm-5-nvfp4 --gpu "
+            "rtx-pro-6000-server --tp 8 --telemetry gpu7:9753 --report out",
+            "a server that runs, with `nibble watch --listen` on its host"},
+           {"nibble diagnose --case glm5_rtxpro6000", "recorded numbers"},
+           {"nibble diagnose --from load.json --trace trace.json.gz --model-config deepseek-r1 "
+            "--gpu h200 --tp 8",
+            "a load test and a profile of before"},
+           {"nibble diagnose --diff before.json after.json", "what a change changed"}},
+      .run = execute_diagnose};
+}
+
+}  // namespace nibble::cli

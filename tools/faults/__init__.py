@@ -1,0 +1,1 @@
+"""Faults on purpose: engine.py (the real engine), mock.py (scripted mechanisms), recorded.py (series from files)."""
