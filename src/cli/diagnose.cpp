@@ -71,10 +71,9 @@ Result<> read_inputs(const Arguments& arguments, Inputs& inputs) {
 
 // The floor of a recorded load, where flags describe its deployment.
 Result<> fill_recorded_floor(const Arguments& arguments, Evidence& evidence) {
-  if (!arguments.has("--machine")) return {};
-  Arguments load = load_arguments(arguments);
-  NIBBLE_ASSIGN_OR_RETURN(const LoadFlags flags, load_flags_from(load));
-  if (flags.ledger) diagnose::fill_floor(*flags.ledger, evidence);
+  NIBBLE_ASSIGN_OR_RETURN(const std::optional<Ledger> ledger,
+                          ledger_from(load_arguments(arguments), std::nullopt));
+  if (ledger) diagnose::fill_floor(*ledger, evidence);
   return {};
 }
 

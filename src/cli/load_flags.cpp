@@ -77,43 +77,6 @@ Result<telemetry::TelemetryOptions> telemetry_from(const Arguments& arguments,
   return options;
 }
 
-// The deployment flags that `nibble analyze` has, and whose they are here.
-Result<std::optional<Ledger>> ledger_from(const Arguments& arguments,
-                                          const std::optional<double>& context) {
-  if (!arguments.has("--machine")) {
-    std::vector<std::string> names = {"--model-config"};
-    for (const OptionDef& option : deployment_options()) names.push_back(option.name);
-    for (const std::string& name : names) {
-      if (name == "--model" || !arguments.has(name)) continue;
-      return usage_error("{} describes a deployment; name its GPU, too, as --gpu h200", name);
-    }
-    return std::optional<Ledger>();
-  }
-  const bool own = arguments.has("--model-config");
-  const auto model = arguments.text(own ? "--model-config" : "--model");
-  if (!model) {
-    return usage_error(
-        "--gpu asks for the physical fit, which needs the model; give --model or --model-config a "
-        "catalog name, a config.json or a folder");
-  }
-  Arguments deployment = arguments;
-  deployment.given["--model"] = {*model};
-  if (!arguments.has("--context") && context) {
-    deployment.given["--context"] = {fmt::format("{:.0f}", std::max(1.0, *context))};
-  }
-  Result<Deployment> described = deployment_from(deployment);
-  if (!described.ok()) {
-    Error error = described.error();
-    // A served name is no mistake; it only says nothing about the model's shape.
-    if (!own && error.message.find(*model) != std::string::npos) {
-      error.message += "; --model-config names what is served, when --model is the server's name";
-    }
-    return error;
-  }
-  NIBBLE_ASSIGN_OR_RETURN(Ledger ledger, Ledger::make(std::move(*described)));
-  return std::optional<Ledger>(std::move(ledger));
-}
-
 std::string time_text(const char* format, std::time_t now, bool utc) {
   std::tm parts = {};
   if (utc) {
@@ -222,6 +185,42 @@ Result<load::MetricsOptions> metrics_from(const Arguments& arguments) {
   options.quantiles.insert(options.quantiles.end(), options.asked.begin(), options.asked.end());
   sort_once(options.quantiles);
   return options;
+}
+
+Result<std::optional<Ledger>> ledger_from(const Arguments& arguments,
+                                          const std::optional<double>& context) {
+  if (!arguments.has("--machine")) {
+    std::vector<std::string> names = {"--model-config"};
+    for (const OptionDef& option : deployment_options()) names.push_back(option.name);
+    for (const std::string& name : names) {
+      if (name == "--model" || !arguments.has(name)) continue;
+      return usage_error("{} describes a deployment; name its GPU, too, as --gpu h200", name);
+    }
+    return std::optional<Ledger>();
+  }
+  const bool own = arguments.has("--model-config");
+  const auto model = arguments.text(own ? "--model-config" : "--model");
+  if (!model) {
+    return usage_error(
+        "--gpu asks for the physical fit, which needs the model; give --model or --model-config a "
+        "catalog name, a config.json or a folder");
+  }
+  Arguments deployment = arguments;
+  deployment.given["--model"] = {*model};
+  if (!arguments.has("--context") && context) {
+    deployment.given["--context"] = {fmt::format("{:.0f}", std::max(1.0, *context))};
+  }
+  Result<Deployment> described = deployment_from(deployment);
+  if (!described.ok()) {
+    Error error = described.error();
+    // A served name is no mistake; it only says nothing about the model's shape.
+    if (!own && error.message.find(*model) != std::string::npos) {
+      error.message += "; --model-config names what is served, when --model is the server's name";
+    }
+    return error;
+  }
+  NIBBLE_ASSIGN_OR_RETURN(Ledger ledger, Ledger::make(std::move(*described)));
+  return std::optional<Ledger>(std::move(ledger));
 }
 
 Result<LoadFlags> load_flags_from(const Arguments& arguments) {

@@ -51,6 +51,11 @@ struct LevelDefaults {
 Result<std::vector<drive::LevelOptions>> levels_from(const Arguments& arguments,
                                                      const LevelDefaults& defaults, Notes& notes);
 
+// What --gpu and the deployment flags of `nibble analyze` describe; nullopt without --gpu.
+// `context`: tokens in the cache of a sequence, where --context does not say.
+Result<std::optional<Ledger>> ledger_from(const Arguments& arguments,
+                                          const std::optional<double>& context);
+
 // --goodput and --metric-percentiles.
 Result<load::MetricsOptions> metrics_from(const Arguments& arguments);
 

@@ -115,6 +115,14 @@ std::span<const ClueDef> at_the_roof_clues();
 std::span<const ClueDef> unexplained_clues();
 
 // Questions that several classes ask, clues_shared.cpp.
+// What the prompts of a level take of the time, by the price of a prompt token, else by the floor
+// of the prompts that come in while a step runs; nullopt where neither is known.
+struct PromptTime {
+  double share = 0;
+  std::string text;
+};
+std::optional<PromptTime> prompt_time(const LevelView& view);
+
 Heard hear_fewer_run(const LevelView& view);      // running below in flight
 Heard hear_requests_wait(const LevelView& view);  // in the server's queue
 Heard hear_throughput_flat(const LevelView& view);

@@ -47,6 +47,10 @@ Heard hear_running_at_cap(const LevelView& view) {
     if (*share >= kAtCap) return holds(text);
     return *share < kBelowCap ? against(text) : nothing();
   }
+  // A machine that is busy with prompts lets requests wait as well, at no cap.
+  if (const auto prompts = prompt_time(view); prompts && prompts->share >= kPromptTimeMuch) {
+    return against(prompts->text);
+  }
   const std::optional<LevelView> below = view.below();
   if (!below) return unknown("the configured cap is not known and no lower level was measured");
   const auto grew = quotient(running, below->get(Fact::kRunning));
@@ -220,14 +224,19 @@ std::span<const ClueDef> client_limited_clues() {
        .facts = {Fact::kClientLag, Fact::kClientCpu, Fact::kItlP50},
        .settles = "whether the client keeps up",
        .hear = hear_client_late},
+      // By the client's own sampling, which stands still when the client does: of less weight than
+      // what the server counts by itself.
       {.id = "outside_the_engine",
-       .weight = 3,
-       .role = Role::kNeeded,
+       .weight = 2,
        .facts = kAboutOutside,
        .settles = "whether requests are out of the server while the client counts them",
        .hear = hear_outside},
+      {.id = "engine_has_time",
+       .weight = 3,
+       .facts = {Fact::kOccupancy, Fact::kSmActive, Fact::kUtilization},
+       .settles = "whether the server waits for its client",
+       .hear = hear_engine_has_time},
       kEmptyQueueClue,
-      kHasTimeClue,
       kFlatClue};
   return clues;
 }

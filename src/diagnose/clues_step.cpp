@@ -173,20 +173,7 @@ Heard hear_slower_at_lowest(const LevelView& view) {
 
 // --- Prompts among the decodes.
 
-Heard hear_tail_long(const LevelView& view) {
-  const std::optional<double> times = quotient(view.get(Fact::kItlP99), view.get(Fact::kItlP50));
-  if (!times) return unknown();
-  const std::string text =
-      fmt::format("one gap in a hundred between tokens is {} or more, the median {}",
-                  view.text(Fact::kItlP99), view.text(Fact::kItlP50));
-  if (*times >= kTailLong) return holds(text);
-  return *times < kTailShort ? against(text) : nothing();
-}
-
-struct PromptTime {
-  double share = 0;
-  std::string text;
-};
+}  // namespace
 
 std::optional<PromptTime> prompt_time(const LevelView& view) {
   const std::optional<double> rate = view.prompt_rate();
@@ -203,6 +190,31 @@ std::optional<PromptTime> prompt_time(const LevelView& view) {
   return PromptTime{*share, fmt::format("the prompts that come in while a step runs take {} of its "
                                         "{} at the speed of the machine",
                                         ms_text(*floor), ms_text(*view.step()))};
+}
+
+namespace {
+
+// Where prompts come without end, every step holds some, and the gaps are all alike: the median is
+// that of steps with prompts. Empty where it is not so.
+std::string all_gaps_hold_prompts(const LevelView& view) {
+  const std::optional<double> alone =
+      view.get(Fact::kKernels) ? view.get(Fact::kKernels) : view.floor();
+  const std::optional<double> times = quotient(view.get(Fact::kItlP50), alone);
+  const auto time = prompt_time(view);
+  if (!times || !time || *times < kStepFar || time->share < kPromptTimeMuch) return "";
+  return fmt::format("the median gap between tokens is {}, {} x a step without prompts ({})",
+                     view.text(Fact::kItlP50), number_text(*times), ms_text(*alone));
+}
+
+Heard hear_tail_long(const LevelView& view) {
+  const std::optional<double> times = quotient(view.get(Fact::kItlP99), view.get(Fact::kItlP50));
+  if (!times) return unknown();
+  const std::string text =
+      fmt::format("one gap in a hundred between tokens is {} or more, the median {}",
+                  view.text(Fact::kItlP99), view.text(Fact::kItlP50));
+  if (*times >= kTailLong) return holds(text);
+  if (const std::string all = all_gaps_hold_prompts(view); !all.empty()) return holds(all);
+  return *times < kTailShort ? against(text) : nothing();
 }
 
 Heard hear_prompts_take_time(const LevelView& view) {
@@ -227,6 +239,7 @@ Heard hear_mean_above_median(const LevelView& view) {
   const std::string text = fmt::format("the mean gap between tokens is {}, the median {}",
                                        view.text(Fact::kTpot), view.text(Fact::kItlP50));
   if (*times >= kMeanAboveMedian) return holds(text);
+  if (!all_gaps_hold_prompts(view).empty()) return nothing();
   return *times < kMeanAtMedian ? against(text) : nothing();
 }
 
@@ -271,6 +284,12 @@ std::span<const ClueDef> launch_host_clues() {
        .facts = {Fact::kRunning, Fact::kWaiting, Fact::kInFlight},
        .settles = "whether the engine lacks requests",
        .hear = hear_not_starved},
+      {.id = "client_on_time",
+       .weight = 1,
+       .role = Role::kVeto,
+       .facts = {Fact::kClientLag, Fact::kItlP50, Fact::kClientCpu},
+       .settles = "whether it is the client that makes the engine wait",
+       .hear = hear_client_on_time},
       {.id = "gap_constant",
        .weight = 2,
        .facts = {Fact::kOccupancy, Fact::kSmActive, Fact::kServerStep},

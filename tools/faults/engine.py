@@ -15,8 +15,10 @@ import urllib.request
 from .trial import HEALTHY, LONGEST_S, Trial, ask
 
 # Short prompts and long answers: decoding is what is looked at, unless the fault says otherwise.
-LOAD = {"--max-concurrency": "1,4,8,16,32", "--duration": "4", "--grace": "4", "--random-input-len": "16",
+LOAD = {"--max-concurrency": "1,4,16,32", "--duration": "4", "--grace": "4", "--random-input-len": "16",
         "--random-output-len": "64", "--temperature": "server", "--num-warmups": "1"}
+
+CYCLE_S = 0.4
 
 # Two sets that share no strength and no seed.
 STRENGTHS = {
@@ -66,7 +68,7 @@ def generated(url):
 
 def throttled(percent, seed):
     """The client has the processor only a part of the time, as in a container with a quota: it is stopped for the rest of
-    each 50 ms, from the first token of its load on."""
+    each CYCLE_S, from the first token of its load on."""
     def diagnose(program):
         with serving(program) as url:
             process = subprocess.Popen(words_of(program, url, seed, {}), text=True, stdout=subprocess.PIPE,
@@ -78,9 +80,9 @@ def throttled(percent, seed):
                     time.sleep(0.1)
                 while not ended.is_set():
                     process.send_signal(signal.SIGSTOP)
-                    time.sleep(0.05 * percent / 100)
+                    time.sleep(CYCLE_S * percent / 100)
                     process.send_signal(signal.SIGCONT)
-                    time.sleep(0.05 * (1 - percent / 100))
+                    time.sleep(CYCLE_S * (1 - percent / 100))
 
             thread = threading.Thread(target=stop_and_go)
             thread.start()
