@@ -77,6 +77,20 @@ Result<> fill_recorded_floor(const Arguments& arguments, Evidence& evidence) {
   return {};
 }
 
+// Options that say how to load a server mean nothing where none is loaded: whoever gives them
+// expects something else.
+Result<> refuse_load_options(const Arguments& arguments) {
+  for (const OptionDef& option : diagnose_options()) {
+    const bool fits = !loads_a_server(option) || !arguments.has(option.name);
+    if (fits) continue;
+    return usage_error(
+        "{} says how to measure a server, and with --case, --from or --trace none is measured; "
+        "leave it out, or name the server with --server",
+        option.name);
+  }
+  return {};
+}
+
 bool is_recorded(const Arguments& arguments) {
   const bool server = arguments.has("--base-url") || arguments.has("--host");
   const bool documents =
@@ -110,12 +124,18 @@ Result<int> show(const Arguments& arguments, const Diagnosis& diagnosis) {
 
 Result<int> execute_diagnose(const Arguments& arguments) {
   if (arguments.has("--diff")) return run_diagnose_diff(arguments);
+  if (arguments.has("--trace-map") && !arguments.has("--trace")) {
+    return usage_error("--trace-map says how to read a trace; give it, too, with --trace");
+  }
   Inputs inputs;
-  NIBBLE_RETURN_IF_ERROR(read_inputs(arguments, inputs));
   if (is_recorded(arguments)) {
     if (arguments.has("--experiment")) {
       return usage_error("--experiment needs a server that runs; recorded numbers cannot be asked");
     }
+    NIBBLE_RETURN_IF_ERROR(refuse_load_options(arguments));
+  }
+  NIBBLE_RETURN_IF_ERROR(read_inputs(arguments, inputs));
+  if (is_recorded(arguments)) {
     NIBBLE_RETURN_IF_ERROR(fill_recorded_floor(arguments, inputs.evidence));
     return show(arguments, finished(std::move(inputs.evidence), inputs.analysis));
   }

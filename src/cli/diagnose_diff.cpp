@@ -104,6 +104,11 @@ void print_diff(const DiagnosisDiff& diff, const Style& style) {
 }  // namespace
 
 Result<int> run_diagnose_diff(const Arguments& arguments) {
+  for (const auto& [option, values] : arguments.given) {
+    if (option == "--diff" || option == "--json") continue;
+    return usage_error(
+        "{} has no meaning beside --diff, which compares two diagnoses; leave it out", option);
+  }
   const std::vector<std::string> paths = arguments.all("--diff");
   if (paths.size() != 2) {
     return usage_error("--diff has {}; give two diagnoses, as --diff before.json after.json",

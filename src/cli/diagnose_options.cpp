@@ -104,6 +104,16 @@ std::vector<OptionDef> diagnose_options() {
   return options;
 }
 
+bool loads_a_server(const OptionDef& option) {
+  if (option.name == "--serve-option") return true;
+  const auto of_load = load_command_options();
+  return option.name != "--model" &&
+         std::any_of(of_load.begin(), of_load.end(), [&option](const OptionDef& one) {
+           return one.name == option.name && one.name != "--report" && one.name != "--trace" &&
+                  one.group != kFitOptions;
+         });
+}
+
 Arguments load_arguments(const Arguments& arguments) {
   Arguments load = arguments;
   for (const OptionDef& option : own_options()) load.given.erase(option.name);

@@ -10,6 +10,9 @@ namespace nibble::cli {
 
 std::vector<OptionDef> diagnose_options();
 
+// Whether it says how to ask a server, and not what is served or what is shown.
+bool loads_a_server(const OptionDef& option);
+
 // What `nibble load` would have been given: without the options that only a diagnosis has, and
 // those that mean something else here (--trace).
 Arguments load_arguments(const Arguments& arguments);

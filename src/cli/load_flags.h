@@ -22,6 +22,8 @@
 
 namespace nibble::cli {
 
+// Of the options that describe what is served and on what.
+inline constexpr const char* kFitOptions = "The physical fit (needs --gpu)";
 std::vector<OptionDef> load_command_options();
 
 struct LoadFlags {

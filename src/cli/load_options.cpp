@@ -212,7 +212,7 @@ OptionDef choice(const char* name, std::vector<std::string> choices, const char*
 
 // The deployment as `nibble analyze` takes it, and the model's configuration by a name of its own.
 std::vector<OptionDef> fit_options() {
-  constexpr const char* kGroup = "The physical fit (needs --gpu)";
+  constexpr const char* kGroup = kFitOptions;
   std::vector<OptionDef> options = {{.name = "--model-config",
                                      .value = "NAME|FILE|DIR",
                                      .kind = ValueKind::kModel,

@@ -9,8 +9,7 @@ namespace nibble::diagnose {
 namespace {
 
 constexpr std::array<ClassInfo, kClasses> kClassInfos = {{
-    {Class::kHealthy, "healthy", "healthy", "healthy",
-     "Nothing that can be named holds it back: throughput grows with the load."},
+    {Class::kHealthy, "healthy", "healthy", "healthy", "Nothing that can be named holds it back."},
     {Class::kAtTheRoof, "at_the_roof", "at the roof", "memory",
      "A step takes what the machine needs to read the weights or to do the arithmetic: only less "
      "work or a faster machine makes it faster."},

@@ -202,8 +202,18 @@ std::vector<Verdict> classify_level(const Evidence& evidence, std::size_t level)
 }
 
 std::size_t headline_level(const Evidence& evidence) {
+  if (evidence.told_by && *evidence.told_by < evidence.levels.size()) return *evidence.told_by;
+  const auto known = [](const LevelEvidence& level) {
+    return static_cast<double>(std::count_if(level.facts.begin(), level.facts.end(),
+                                             [](const Datum& datum) { return datum.known(); }));
+  };
+  double most = 0;
+  for (const LevelEvidence& level : evidence.levels) {
+    if (level.counts) most = std::max(most, known(level));
+  }
   for (std::size_t index = evidence.levels.size(); index-- > 0;) {
-    if (evidence.levels[index].counts) return index;
+    const LevelEvidence& level = evidence.levels[index];
+    if (level.counts && known(level) >= kAsWellKnown * most) return index;
   }
   return evidence.levels.empty() ? 0 : evidence.levels.size() - 1;
 }

@@ -123,6 +123,10 @@ struct PromptTime {
 };
 std::optional<PromptTime> prompt_time(const LevelView& view);
 
+// Whether the trace's steps are as long as this level's: a profile of another load, or of another
+// server, says nothing of it.
+bool trace_is_of(const LevelView& view);
+
 Heard hear_fewer_run(const LevelView& view);      // running below in flight
 Heard hear_requests_wait(const LevelView& view);  // in the server's queue
 Heard hear_throughput_flat(const LevelView& view);

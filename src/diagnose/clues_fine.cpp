@@ -37,6 +37,11 @@ double far_ratio(const LevelView& view, const StepRatio& ratio) {
 Heard hear_step_as_it_should(const LevelView& view) {
   const std::optional<StepRatio> ratio = step_ratio(view);
   if (!ratio) return unknown();
+  // Faster than the machine can be: another model, machine or layout than was said. A CPU's cache
+  // may hold weights that the floor reads from memory.
+  if (!ratio->of_kernels && !view.setting().is_cpu && ratio->times < kBelowFloor) {
+    return against(ratio->text + ": an accounting error");
+  }
   const double far = far_ratio(view, *ratio);
   // Kernels take longer than the floor when all is well, and a step not much longer than kernels.
   const double near = ratio->of_kernels ? kStepNear : far;

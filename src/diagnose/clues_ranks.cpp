@@ -71,6 +71,7 @@ bool is_collective_op(std::string_view op) {
 
 Heard hear_trace_collectives(const LevelView& view) {
   const TraceEvidence& trace = *view.evidence().trace;
+  if (!trace_is_of(view)) return nothing();
   double ms = 0;
   for (const ServedOp& op : trace.ops) {
     if (is_collective_op(op.op)) ms += op.ms;
@@ -225,19 +226,19 @@ std::span<const ClueDef> collectives_clues() {
 std::span<const ClueDef> link_degraded_clues() {
   static const std::vector<ClueDef> clues = {
       {.id = "link_less",
-       .weight = 5,
+       .weight = 8,
        .role = Role::kNeeded,
        .applies = Applies::kGpu,
        .facts = {Fact::kLinkGeneration, Fact::kLinkWidth},
        .settles = "what the link is under load",
        .hear = hear_link_less},
       {.id = "several_gpus",
-       .weight = 2,
+       .weight = 1,
        .applies = Applies::kGpu,
        .settles = "whether steps use the link",
        .hear = hear_several_gpus},
       {.id = "above_floor",
-       .weight = 2,
+       .weight = 1,
        .applies = Applies::kGpu,
        .facts = kAboutStep,
        .settles = "whether a step takes longer than it must",

@@ -80,6 +80,7 @@ Heard hear_power_low(const LevelView& view) {
 
 Heard hear_trace_gaps(const LevelView& view) {
   const TraceEvidence& trace = *view.evidence().trace;
+  if (!trace_is_of(view)) return nothing();
   const std::optional<double> busy = quotient(trace.busy_ms, trace.step_ms);
   if (!busy) return unknown("the trace has no steps");
   const std::string text = fmt::format("in the trace kernels run {} of a step of {}",

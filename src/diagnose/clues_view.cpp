@@ -78,7 +78,12 @@ std::optional<double> LevelView::outside() const {
 // users the client sees it between tokens only.
 std::optional<double> LevelView::step() const {
   const std::optional<double> rate = get(Fact::kOutputRate);
-  if (const auto seconds = quotient(get(Fact::kRunning), rate); seconds && *seconds > 0) {
+  std::optional<double> running = get(Fact::kRunning);
+  // Nobody counted them, but more than the configured cap cannot run, and what is below it may.
+  if (const auto cap = setting().max_running; cap && !running && in_flight()) {
+    running = std::min(*cap, *in_flight());
+  }
+  if (const auto seconds = quotient(running, rate); seconds && *seconds > 0) {
     return *seconds * kMsInSecond;
   }
   if (const auto tpot = get(Fact::kTpot); tpot && *tpot > 0) return tpot;
@@ -87,6 +92,12 @@ std::optional<double> LevelView::step() const {
   if (!users || *users > 1) return std::nullopt;
   const auto seconds = quotient(users, rate);
   return seconds ? std::optional<double>(*seconds * kMsInSecond) : std::nullopt;
+}
+
+bool trace_is_of(const LevelView& view) {
+  const std::optional<TraceEvidence>& trace = view.evidence().trace;
+  const auto times = trace ? quotient(view.step(), trace->step_ms) : std::nullopt;
+  return times && *times<kTraceAlike&& * times * kTraceAlike> 1;
 }
 
 std::optional<double> LevelView::served_step() const {

@@ -1,10 +1,12 @@
 // All of a diagnosis from its evidence.
 #include <cstddef>
+#include <fmt/format.h>
 #include <utility>
 
 #include "diagnose/classify.h"
 #include "diagnose/diagnosis.h"
 #include "diagnose/proposals.h"
+#include "diagnose/thresholds.h"
 
 namespace nibble::diagnose {
 namespace {
@@ -16,6 +18,20 @@ LevelDiagnosis diagnose_level(const Evidence& evidence, std::size_t level) {
   diagnosis.verdicts = classify_level(evidence, level);
   build_waterfall(evidence, level, diagnosis);
   return diagnosis;
+}
+
+// What a reader must know before believing any of it.
+std::string what_weakens(const Evidence& evidence) {
+  const std::size_t headline = headline_level(evidence);
+  if (headline >= evidence.levels.size()) return "";
+  std::string text;
+  const LevelEvidence& level = evidence.levels[headline];
+  if (const auto failed = level.get(Fact::kFailedShare); failed && *failed > kFailedSome) {
+    text += fmt::format(" {} of the requests failed: look at these first.",
+                        fact_text(Fact::kFailedShare, *failed));
+  }
+  if (!level.counts) text += " No level was long enough to be steady.";
+  return text;
 }
 
 }  // namespace
@@ -30,7 +46,8 @@ Diagnosis conclude(Evidence evidence) {
   diagnosis.headline = headline_level(known);
   diagnosis.verdicts = classify_whole(known, diagnosis.levels);
   diagnosis.proposals = propose(diagnosis);
-  diagnosis.sentence = diagnosis.verdicts.front().claim + most_to_win(diagnosis);
+  diagnosis.sentence =
+      diagnosis.verdicts.front().claim + most_to_win(diagnosis) + what_weakens(known);
   return diagnosis;
 }
 

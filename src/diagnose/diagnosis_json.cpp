@@ -87,7 +87,9 @@ Json waterfall_json(const LevelDiagnosis& level, const std::optional<double>& ra
                   .set("ms", bar.ms)
                   .set("tokens_per_s_without", rate_without(level, rate, bar))
                   .set("note", text_or_null(bar.note))
-                  .set("reason", bar.ms ? Json() : Json(bar.reason))
+                  .set("reason", bar.ms               ? Json()
+                                 : bar.reason.empty() ? Json("not known")
+                                                      : Json(bar.reason))
                   .set("origin", to_string(bar.origin)));
   }
   return list;

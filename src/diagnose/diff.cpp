@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/json_parts.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "diagnose/evidence.h"
 
@@ -29,7 +30,20 @@ struct ReadLevel {
 struct ReadDiagnosis {
   std::vector<ReadLevel> levels;
   std::string cls;
+  std::string deployment;  // "nibble-tiny, AMD EPYC, nibble"
 };
+
+// Model, machine and engine of a diagnosis, as far as it names them.
+std::string deployment_of(const Json* setting) {
+  std::vector<std::string> names;
+  for (const char* member : {"model", "machine", "engine"}) {
+    const Json* name = setting != nullptr ? setting->find(member) : nullptr;
+    if (name != nullptr && name->is_string() && !name->as_string().empty()) {
+      names.push_back(name->as_string());
+    }
+  }
+  return join(names, ", ");
+}
 
 // The class of the first verdict of a list.
 Result<std::string> first_class(const Json* verdicts, const std::string& where) {
@@ -90,8 +104,10 @@ Result<ReadDiagnosis> diagnosis_in(const Json& json, const std::string& name) {
   ObjectReader reader(json, name);
   const Json* levels = reader.array("levels");
   const Json* verdicts = reader.array("verdicts");
+  const Json* setting = reader.object("setting");
   NIBBLE_RETURN_IF_ERROR(reader.finish_lenient());
   ReadDiagnosis found;
+  found.deployment = deployment_of(setting);
   NIBBLE_ASSIGN_OR_RETURN(found.cls, first_class(verdicts, name));
   if (levels == nullptr) return found;
   for (std::size_t index = 0; index < levels->as_array().size(); ++index) {
@@ -206,6 +222,14 @@ class Differ {
   }
 
   std::string sentence() const {
+    const std::string& before = a_.deployment;
+    const std::string& after = b_.deployment;
+    if (before == after || before.empty() || after.empty()) return what_changed();
+    return fmt::format("{} The two are different deployments: {}; and {}.", what_changed(), before,
+                       after);
+  }
+
+  std::string what_changed() const {
     std::size_t faster = 0;
     std::size_t slower = 0;
     std::size_t same = 0;
@@ -221,7 +245,8 @@ class Differ {
       }
     }
     if (faster + slower + same == 0) {
-      return fmt::format("{} and {} have no level in common.", diff_.name_a, diff_.name_b);
+      return fmt::format("{} and {} have no level in common that tells its rate.", diff_.name_a,
+                         diff_.name_b);
     }
     if (most == nullptr) return fmt::format("All {} levels are within noise.", same);
     return fmt::format(

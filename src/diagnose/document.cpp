@@ -199,7 +199,8 @@ Document diagnosis_document(const Diagnosis& diagnosis, const DocumentOptions& o
         roofline_section, signals_section, served_section, tactics_section, energy_section}) {
     add_section(document, section_of(shown));
   }
-  add_section(document, {.heading = "Findings", .findings = shown.findings});
+  add_section(document, {.heading = "Notes", .bullets = shown.evidence.setting.notes});
+  add_section(document, {.heading = "Findings", .findings = shown.findings, .detail = true});
   for (const auto section_of : {parts_section, facts_section, provenance_section}) {
     add_section(document, section_of(shown));
   }

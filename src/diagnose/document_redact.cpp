@@ -41,6 +41,16 @@ bool is_ipv4(std::string_view text) {
          });
 }
 
+// Names that only exist inside of somebody's network.
+bool is_private_name(std::string_view text) {
+  constexpr std::array<std::string_view, 7> kEndings = {
+      ".internal", ".local", ".lan", ".corp", ".home", ".intra", ".localdomain"};
+  return std::all_of(text.begin(), text.end(), is_host_char) &&
+         std::any_of(kEndings.begin(), kEndings.end(), [text](std::string_view ending) {
+           return text.size() > ending.size() && text.ends_with(ending);
+         });
+}
+
 // Names that tell nothing.
 bool is_this_host(std::string_view host) {
   return host == "localhost" || host == "0.0.0.0" || host == "::1" || host == "[::1]" ||
@@ -77,7 +87,9 @@ std::pair<std::size_t, std::size_t> host_and_port(std::string_view word) {
   std::size_t end = colon + 1;
   while (end < word.size() && is_ascii_digit(word[end])) ++end;
   const std::size_t digits = end - colon - 1;
-  if (digits < 3 || digits > 5 || (end < word.size() && word[end] != '/')) return {};
+  // Ports have three digits at least where a name could be a time of day or a line's number.
+  const std::size_t least = is_ipv4(host) || host.ends_with(']') ? 1 : 3;
+  if (digits < least || digits > 5 || (end < word.size() && word[end] != '/')) return {};
   return {colon, end};
 }
 
@@ -173,7 +185,7 @@ class Redactor {
       return name_of(word.substr(0, host)).append(word.substr(port));
     }
     const std::string_view first = word.substr(0, word.find('/'));
-    const bool address = is_ipv4(first) && !is_this_host(first);
+    const bool address = (is_ipv4(first) || is_private_name(first)) && !is_this_host(first);
     if (address || names_.contains(std::string(first))) {
       return name_of(first).append(word.substr(first.size()));
     }
@@ -214,7 +226,8 @@ class Redactor {
 void visit_evidence_texts(Evidence& evidence, const TextVisitor& visit) {
   Setting& setting = evidence.setting;
   for (std::string* text :
-       {&setting.title, &setting.model, &setting.machine, &setting.tactic, &setting.best_tactic}) {
+       {&setting.title, &setting.engine, &setting.engine_version, &setting.model, &setting.machine,
+        &setting.tactic, &setting.best_tactic}) {
     visit(*text);
   }
   for (std::string& note : setting.notes) visit(note);

@@ -235,7 +235,6 @@ Section provenance_section(const Diagnosis& diagnosis) {
     }
   }
   section.tables.emplace_back("Read or run, in this order.", std::move(table));
-  section.bullets = evidence.setting.notes;
   if (!evidence.trace && !evidence.trace_reason.empty()) {
     section.bullets.push_back("No trace: " + evidence.trace_reason);
   }

@@ -60,9 +60,10 @@ Section experiments_section(const Diagnosis& diagnosis) {
 Section proposals_section(const Diagnosis& diagnosis) {
   Section section{.heading = "What to change"};
   if (diagnosis.proposals.empty()) return section;
-  section.paragraphs.push_back(
-      fmt::format("Best first, by the most that each can win at {}; wins do not add up.",
-                  headline_name(diagnosis)));
+  section.paragraphs.push_back(fmt::format(
+      "Against what is named first, then by the most that each can win at {}; wins do not "
+      "add up.",
+      headline_name(diagnosis)));
   Table table({{"at most, ms", Align::kRight},
                {"throughput", Align::kRight},
                {"change"},

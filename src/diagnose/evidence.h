@@ -199,6 +199,8 @@ struct Setting {
 struct Evidence {
   Setting setting;
   std::vector<LevelEvidence> levels;  // by kUsers, ascending
+  // The level that the whole is told by, where a document says which; else the classifier chooses.
+  std::optional<std::size_t> told_by = std::nullopt;
   std::vector<Series> series;
   std::vector<std::pair<std::string, std::pair<double, double>>> phases;  // level name, start, end
   std::optional<TraceEvidence> trace;

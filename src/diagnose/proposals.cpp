@@ -13,6 +13,7 @@ namespace {
 
 // A bar from here on speaks for its proposal without a verdict.
 constexpr double kWorthALook = 0.05;
+constexpr double kWorthAWord = 0.01;  // less is within what two runs differ by
 // From here on the KV cache, and no cap, is what requests wait for.
 constexpr double kCacheFull = 0.9;
 constexpr double kLeastChunk = 16;
@@ -296,6 +297,7 @@ std::optional<std::string> how_text(const ProposalDef& def, const Evidence& evid
 std::string most_to_win(const Diagnosis& diagnosis) {
   if (diagnosis.proposals.empty()) return "";
   const Proposal& best = diagnosis.proposals.front();
+  if (best.at_most_ratio < 1 + kWorthAWord) return "";
   if (!std::isfinite(best.at_most_ratio)) {
     return fmt::format(" Most to win: {}; all of the time is in it.", best.title);
   }
@@ -310,9 +312,14 @@ std::vector<Proposal> propose(const Diagnosis& diagnosis) {
     return proposals;
   }
   const LevelDiagnosis& level = diagnosis.levels[diagnosis.headline];
+  const double least_ms = kWorthAWord * level.measured_ms.value_or(0);
   for (const ProposalDef& def : proposal_table()) {
     auto proposal = proposal_of(def, diagnosis, level);
-    if (proposal) proposals.push_back(*std::move(proposal));
+    // What is named first is to be mended, although nobody can say what that wins.
+    const bool named = proposal && is_named(diagnosis, proposal->because);
+    if (named || (proposal && proposal->at_most_ms > least_ms)) {
+      proposals.push_back(*std::move(proposal));
+    }
   }
   rank_proposals(proposals);
   return proposals;

@@ -167,11 +167,18 @@ KernelEvidence kernel_of(const KernelAnalysis& kernel, const ReadContext& contex
 }  // namespace
 
 Result<CaseAnalysis> read_case(const Json& json, const ReadContext& context, Evidence& evidence) {
+  NIBBLE_RETURN_IF_ERROR(check_first_levels(context, evidence));
   NIBBLE_ASSIGN_OR_RETURN(const Case found, parse_case(json, context.name));
   NIBBLE_ASSIGN_OR_RETURN(CaseAnalysis analysis, explain_case(found, {}));
   read_case_setting(analysis, evidence.setting);
   for (const LevelAnalysis& level : analysis.levels) {
     NIBBLE_RETURN_IF_ERROR(read_level_of_case(analysis, level, context, evidence));
+  }
+  // Its proposals are of that level: what a case says and what is concluded must be of the same.
+  const double users =
+      analysis.levels.empty() ? 0 : analysis.levels[analysis.headline].measured.concurrency;
+  for (std::size_t index = 0; index < evidence.levels.size(); ++index) {
+    if (evidence.levels[index].get(Fact::kUsers) == users) evidence.told_by = index;
   }
   for (const KernelAnalysis& kernel : analysis.kernels) {
     if (kernel.time_us > 0) evidence.kernels.push_back(kernel_of(kernel, context));

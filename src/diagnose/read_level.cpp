@@ -24,6 +24,13 @@ std::size_t find_or_add_level(Evidence& evidence, std::string name, std::optiona
   return static_cast<std::size_t>(at - levels.begin());
 }
 
+Result<> check_first_levels(const ReadContext& context, const Evidence& evidence) {
+  if (evidence.levels.empty()) return {};
+  return input_error(
+      "{}: levels of load were read from another document already; give one load test or one case",
+      context.name);
+}
+
 void fill_fact(LevelEvidence& level, Fact fact, Datum datum) {
   Datum& known = level[fact];
   if (known.known()) return;

@@ -19,6 +19,10 @@ namespace nibble::diagnose {
 // Levels of so many users are one level whatever they are called.
 std::size_t find_or_add_level(Evidence& evidence, std::string name, std::optional<double> users);
 
+// An error where levels were read already: two load tests, or a load test and a case, are two
+// deployments.
+Result<> check_first_levels(const ReadContext& context, const Evidence& evidence);
+
 // Takes the datum where the level knows nothing yet; a reason replaces none.
 void fill_fact(LevelEvidence& level, Fact fact, Datum datum);
 

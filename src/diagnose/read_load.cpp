@@ -40,6 +40,7 @@ Result<> read_load(const Json& json, const ReadContext& context, Evidence& evide
   if (!json.is_object()) {
     return input_error("{}: the document is {}, not an object", context.name, json.kind_name());
   }
+  NIBBLE_RETURN_IF_ERROR(check_first_levels(context, evidence));
   ObjectReader reader(json, context.name);
   if (reader.string("schema").value_or("nibble.load/1") != "nibble.load/1") {
     reader.fault_at("schema", "is not nibble.load/1");

@@ -18,6 +18,13 @@ inline constexpr double kPossibleFrom = 0.30;
 inline constexpr double kMostWithoutVeto = 0.79;
 inline constexpr double kMostWithoutNeeded = 0.54;
 
+// The whole is told by the highest level of which as much is known as of the others: of a recorded
+// case the telemetry is often of one level alone.
+inline constexpr double kAsWellKnown = 0.80;
+
+// Requests that fail are told with the verdict from here on; a few are lost in any long run.
+inline constexpr double kFailedSome = 0.01;
+
 // --- Where the requests are.
 // Little's law is checked to 2 % (docs/load_metrics.md); requests between two steps of their life
 // (sent and not yet read, ended and not yet replaced) make up to some per cent more where they are
@@ -120,6 +127,7 @@ inline constexpr double kRanksUneven = 0.30;
 inline constexpr double kHotExpert = 3.0;
 inline constexpr double kEvenExperts = 2.0;
 inline constexpr double kLinkLess = 0.99;          // generations and lanes are whole numbers
+inline constexpr double kTraceAlike = 1.5;         // its step to the level's, either way
 inline constexpr double kTraceCollectives = 0.30;  // of the time with a kernel running
 
 // --- What was sent and what came back. A tiny model repeats itself in about 1 % of its answers.
