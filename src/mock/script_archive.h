@@ -139,9 +139,10 @@ class ScriptWriter {
   void object(const char* key, const std::optional<Part>& part) {
     json_.set(key, part ? object_of(*part) : Json());
   }
-  void objects(const char* key, const std::vector<Fault>& parts) {
+  template <class Part>
+  void objects(const char* key, const std::vector<Part>& parts) {
     Json all = Json::array();
-    for (const Fault& part : parts) all.push(object_of(part));
+    for (const Part& part : parts) all.push(object_of(part));
     json_.set(key, std::move(all));
   }
 
