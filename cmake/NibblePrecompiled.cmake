@@ -39,7 +39,8 @@ function(nibble_compile_together target)
     # g++ takes the files of such a group for headers, whose types should not use anonymous namespaces.
     # And g++ 12 inlines so much more of them that it takes moved std::strings for unset ones
     # (cli/deployment_flags.cpp): builds with ccache keep this warning.
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-maybe-uninitialized)
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-maybe-uninitialized
+                           -Wno-mismatched-new-delete)
   endif()
 endfunction()
 

@@ -20,6 +20,18 @@ LevelDiagnosis diagnose_level(const Evidence& evidence, std::size_t level) {
   return diagnosis;
 }
 
+// A profile without a load: where its steps' time goes, and no cause.
+std::string what_the_trace_says(const TraceEvidence& trace) {
+  std::string text = fmt::format("A step of the profile takes {}, and kernels run in {} of it",
+                                 fact_text(Fact::kFloor, trace.step_ms),
+                                 fact_text(Fact::kFloor, trace.busy_ms));
+  if (!trace.ops.empty()) {
+    text += fmt::format(", most of them {} ({})", trace.ops.front().op,
+                        fact_text(Fact::kFloor, trace.ops.front().ms));
+  }
+  return text + ". What holds the server back takes a load test beside it (--from, --server).";
+}
+
 // What a reader must know before believing any of it.
 std::string what_weakens(const Evidence& evidence) {
   const std::size_t headline = headline_level(evidence);
@@ -46,6 +58,10 @@ Diagnosis conclude(Evidence evidence) {
   diagnosis.headline = headline_level(known);
   diagnosis.verdicts = classify_whole(known, diagnosis.levels);
   diagnosis.proposals = propose(diagnosis);
+  if (known.levels.empty() && known.trace) {
+    diagnosis.sentence = what_the_trace_says(*known.trace);
+    return diagnosis;
+  }
   diagnosis.sentence =
       diagnosis.verdicts.front().claim + most_to_win(diagnosis) + what_weakens(known);
   return diagnosis;

@@ -21,6 +21,21 @@ TEST(ConcludeTest, EveryLevelAndTheWholeHaveAVerdict) {
   }
 }
 
+// 3.27 ms a step of which kernels run 0.219 ms: said of a profile that comes without a load.
+TEST(ConcludeTest, AProfileAloneIsTold) {
+  Evidence evidence;
+  evidence.trace = TraceEvidence{.steps = 6,
+                                 .step_ms = 3.27,
+                                 .busy_ms = 0.219,
+                                 .ops = {{.op = "elementwise", .ms = 0.0914}, {.op = "gemm"}}};
+  const Diagnosis diagnosis = conclude(evidence);
+  EXPECT_EQ(diagnosis.sentence,
+            "A step of the profile takes 3.27 ms, and kernels run in 0.219 ms of it, most of them "
+            "elementwise (0.0914 ms). What holds the server back takes a load test beside it (--from, "
+            "--server).");
+  EXPECT_TRUE(diagnosis.proposals.empty());
+}
+
 TEST(ConcludeTest, TwiceTheSameIsTheSame) {
   for (const testing::FaultCase& fault : testing::fault_cases()) {
     EXPECT_EQ(to_json(conclude(fault.evidence)).dump(), to_json(conclude(fault.evidence)).dump())

@@ -156,7 +156,8 @@ std::string text_of_member(const Json& item, std::string_view name) {
 }  // namespace
 
 Section served_section(const Diagnosis& diagnosis) {
-  Section section{.heading = "As served, by operation", .detail = true};
+  // Of a profile without a load it is what there is to see.
+  Section section{.heading = "As served, by operation", .detail = !diagnosis.levels.empty()};
   const auto& trace = diagnosis.evidence.trace;
   if (!trace) return section;
   section.paragraphs.push_back(fmt::format(

@@ -152,6 +152,18 @@ def test_a_trace_fills_the_served_column(nibble, source_dir, tmp_path, name):
         assert served[op] == pytest.approx((ms, count)), op
 
 
+def test_a_trace_of_a_real_gpu_has_all_of_its_kernels_time(nibble, source_dir):
+    """Recorded by torch's profiler on an H200 (tools/record_trace.py), which adds the kernels up by itself."""
+    golden = source_dir / "tests/golden/traces"
+    expected = json.loads((golden / "h200_torch.expected.json").read_text())
+    trace = document(nibble("diagnose", "--trace", str(golden / "h200_torch.trace.json.gz"), "--json"))["trace"]
+    assert trace["steps"] == expected["steps"]
+    assert sum(op["ms"] for op in trace["ops"]) == pytest.approx(expected["kernel_ms_a_step"], rel=1e-6)
+    assert sum(op["count"] for op in trace["ops"]) * expected["steps"] == pytest.approx(expected["kernels_and_copies"])
+    served = {op["op"] for op in trace["ops"]}
+    assert {"gemm", "attn.core", "sampling", "embed"} <= served and "unmapped" not in served
+
+
 # ---- Mistakes
 
 

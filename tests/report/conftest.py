@@ -1,5 +1,6 @@
 """Options and fixtures of the browser tests: which report, which browser."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 
 import pytest
+from report_page import NARROW, WIDE, Page, set_media
 
 
 def pytest_addoption(parser):
@@ -55,3 +57,16 @@ def driver():
         "offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0})
     yield browser
     browser.quit()
+
+
+@pytest.fixture(scope="module", params=itertools.product((WIDE, NARROW), ("light", "dark")),
+                ids=lambda pair: f"{pair[0]}-{pair[1]}")
+def page(request, driver, report_folder):
+    return Page(driver, report_folder, *request.param)
+
+
+@pytest.fixture
+def fresh(driver, report_folder):
+    """Opens the report anew, for tests that change it."""
+    yield lambda width, scheme: Page(driver, report_folder, width, scheme)
+    set_media(driver)

@@ -1,24 +1,10 @@
 """How the page lies on a screen and on paper, and what it says to who cannot see it."""
 
 import base64
-import itertools
 import re
 
 import pytest
 from report_page import NARROW, PROBE, WIDE, Page, pixel_of, rgb, set_media, settle
-
-
-@pytest.fixture(scope="module", params=itertools.product((WIDE, NARROW), ("light", "dark")),
-                ids=lambda pair: f"{pair[0]}-{pair[1]}")
-def page(request, driver, report_folder):
-    return Page(driver, report_folder, *request.param)
-
-
-@pytest.fixture
-def fresh(driver, report_folder):
-    yield lambda width, scheme: Page(driver, report_folder, width, scheme)
-    set_media(driver)
-
 
 # The boxes of what stands on the page by itself: neither holds the other, so they may not meet.
 BOXES = """

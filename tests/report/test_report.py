@@ -19,19 +19,6 @@ from report_page import (HOSTILE, NARROW, PROBE, WIDE, Page, contrast, covering_
                          set_media, settle)
 
 
-@pytest.fixture(scope="module", params=itertools.product((WIDE, NARROW), ("light", "dark")),
-                ids=lambda pair: f"{pair[0]}-{pair[1]}")
-def page(request, driver, report_folder):
-    return Page(driver, report_folder, *request.param)
-
-
-@pytest.fixture
-def fresh(driver, report_folder):
-    """Opens the report anew, for tests that change it."""
-    yield lambda width, scheme: Page(driver, report_folder, width, scheme)
-    set_media(driver)
-
-
 # ---- What the page is
 
 
