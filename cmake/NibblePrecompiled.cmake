@@ -38,7 +38,8 @@ function(nibble_compile_together target)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     # g++ takes the files of such a group for headers, whose types should not use anonymous namespaces.
     # And g++ 12 inlines so much more of them that it takes moved std::strings for unset ones
-    # (cli/deployment_flags.cpp): builds with ccache keep this warning.
+    # (cli/deployment_flags.cpp), and Asio's coroutine frames for memory of another allocator
+    # (serve/server.cpp): builds with ccache keep these warnings.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-maybe-uninitialized
                            -Wno-mismatched-new-delete)
   endif()
