@@ -22,9 +22,9 @@ LevelDiagnosis diagnose_level(const Evidence& evidence, std::size_t level) {
 
 // A profile without a load: where its steps' time goes, and no cause.
 std::string what_the_trace_says(const TraceEvidence& trace) {
-  std::string text = fmt::format("A step of the profile takes {}, and kernels run in {} of it",
-                                 fact_text(Fact::kFloor, trace.step_ms),
-                                 fact_text(Fact::kFloor, trace.busy_ms));
+  std::string text =
+      fmt::format("A step of the profile takes {}, and kernels run in {} of it",
+                  fact_text(Fact::kFloor, trace.step_ms), fact_text(Fact::kFloor, trace.busy_ms));
   if (!trace.ops.empty()) {
     text += fmt::format(", most of them {} ({})", trace.ops.front().op,
                         fact_text(Fact::kFloor, trace.ops.front().ms));

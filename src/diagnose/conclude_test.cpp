@@ -29,10 +29,11 @@ TEST(ConcludeTest, AProfileAloneIsTold) {
                                  .busy_ms = 0.219,
                                  .ops = {{.op = "elementwise", .ms = 0.0914}, {.op = "gemm"}}};
   const Diagnosis diagnosis = conclude(evidence);
-  EXPECT_EQ(diagnosis.sentence,
-            "A step of the profile takes 3.27 ms, and kernels run in 0.219 ms of it, most of them "
-            "elementwise (0.0914 ms). What holds the server back takes a load test beside it (--from, "
-            "--server).");
+  EXPECT_EQ(
+      diagnosis.sentence,
+      "A step of the profile takes 3.27 ms, and kernels run in 0.219 ms of it, most of them "
+      "elementwise (0.0914 ms). What holds the server back takes a load test beside it (--from, "
+      "--server).");
   EXPECT_TRUE(diagnosis.proposals.empty());
 }
 
