@@ -4,7 +4,7 @@
     tools/fault_injection.py run PROGRAM --set calibration          what thresholds may be set by
     tools/fault_injection.py run PROGRAM --set published            other seeds and strengths, for the matrix
     tools/fault_injection.py run PROGRAM --set published --only engine.scheduler_cap
-    tools/fault_injection.py write                                  docs/measured.md from docs/measured/faults_published.json
+    tools/fault_injection.py write                                  docs/measured.md from docs/faults_published.json
     tools/fault_injection.py check                                  fails when that is not what would be written
 
 A trial is a fault at one strength with one seed, in the real engine (`nibble serve`, its load), in the mock
@@ -51,7 +51,7 @@ def outcome(trial, program):
 
 def run(arguments):
     rows = []
-    target = pathlib.Path(arguments.out or ROOT / f"docs/measured/faults_{arguments.set}.json")
+    target = pathlib.Path(arguments.out or ROOT / f"docs/faults_{arguments.set}.json")
     for trial in trials(arguments.set, arguments.only):
         row = outcome(trial, arguments.program)
         rows.append(row)
