@@ -3,8 +3,9 @@
 
     tools/real_server/time_per_token.py NIBBLE URL FOLDER       FOLDER/server.log is the server's output
 
-llama.cpp prints the time of an answer's steps and their number ("eval time = ... ms / ... runs"). One request runs at
-a time, so that the time a token in the diagnosis is that of the steps and of whatever the Python server adds between them.
+llama.cpp prints of every answer the time of its prompt, of its steps and their number ("eval time = ... ms / ... runs"), and of
+all of it ("total time"), in which the Python server samples and writes between the steps, too. One request runs at a time, so
+that a token takes (total - prompt) / steps, by the server; the steps alone are printed beside it.
 """
 import json
 import pathlib
@@ -23,14 +24,15 @@ MOST_APART = 0.05
 
 
 class TimedLog(ServerLog):
-    def eval_ms(self):
-        """(ms, steps) of every answer since the last look."""
+    def answers_ms(self):
+        """(prompt, steps, all in ms, number of steps) of every answer since the last look."""
         with open(self.path, "rb") as file:
             file.seek(self.offset)
             text = file.read().decode(errors="replace")
         self.offset += len(text.encode())
-        found = re.findall(r"[^t] eval time =\s+([0-9.]+) ms /\s*(\d+) runs", text)
-        return [(float(ms), int(runs)) for ms, runs in found]
+        found = re.findall(r"prompt eval time =\s+([0-9.]+) ms.*\n.*? eval time =\s+([0-9.]+) ms /\s*(\d+) runs.*\n"
+                           r".*total time =\s+([0-9.]+) ms", text)
+        return [(float(prompt), float(steps), float(total), int(runs)) for prompt, steps, runs, total in found]
 
 
 def main():
@@ -48,13 +50,15 @@ def main():
     schema = json.loads((ROOT / "docs/schemas/nibble.diagnosis.1.json").read_text())
     faults = [fault.message[:200] for fault in jsonschema.Draft202012Validator(schema).iter_errors(document)]
     # Short answers are those of the requests that find out what the server takes.
-    answers = [(ms, steps) for ms, steps in log.eval_ms() if steps >= TOKENS // 2]
-    server = sum(ms for ms, _ in answers) / sum(steps for _, steps in answers)
+    answers = [answer for answer in log.answers_ms() if answer[3] >= TOKENS // 2]
+    runs = sum(answer[3] for answer in answers)
+    server = sum(total - prompt for prompt, _, total, _ in answers) / runs
+    steps = sum(steps for _, steps, _, _ in answers) / runs
     ours = document["levels"][0]["facts"]["tpot"]["value"]
     apart = ours / server - 1
     print(f"diagnose: {document['verdicts'][0]['sentence']}")
     print(f"time per output token: {ours:.3f} ms by nibble, {server:.3f} ms by the server's own timings of {len(answers)} "
-          f"answers: {apart:+.1%} (at most {MOST_APART:.0%})")
+          f"answers: {apart:+.1%} (at most {MOST_APART:.0%}); its steps alone take {steps:.3f} ms")
     for fault in faults:
         print(f"FAILED the document does not fit its schema: {fault}")
     return 0 if not faults and abs(apart) <= MOST_APART and len(answers) >= REQUESTS else 1
