@@ -50,7 +50,7 @@ def outcome(trial, program):
 
 
 def run(arguments):
-    rows = []
+    rows, commit = [], matrix.commit(ROOT)  # of the program that is asked, whatever comes meanwhile
     target = pathlib.Path(arguments.out or ROOT / f"docs/faults_{arguments.set}.json")
     for trial in trials(arguments.set, arguments.only):
         row = outcome(trial, arguments.program)
@@ -60,7 +60,7 @@ def run(arguments):
               f"{[(v['class'], round(v['confidence'], 2)) for v in row['verdicts'][:3]]}  {row['seconds']} s",
               flush=True)
     document = {"schema": "nibble.faults/1", "set": arguments.set, "date": time.strftime("%Y-%m-%d", time.gmtime()),
-                "commit": matrix.commit(ROOT), "machine": matrix.machine(), "trials": rows}
+                "commit": commit, "machine": matrix.machine(), "trials": rows}
     if arguments.only and target.exists() and not arguments.out:
         sys.exit("--only is for a look: its rows are not kept (give --out)")
     partial = target.with_suffix(".part")

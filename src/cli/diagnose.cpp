@@ -34,15 +34,13 @@ struct Inputs {
 };
 
 Result<> read_named_case(const std::string& name, Inputs& inputs) {
-  if (const auto text = built_in_case(name)) {
-    NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(*text, name));
-    NIBBLE_ASSIGN_OR_RETURN(inputs.analysis,
-                            diagnose::read_case(json, {.name = name}, inputs.evidence));
-    return {};
+  std::string text;
+  if (const auto built_in = built_in_case(name)) {
+    text = *built_in;
+  } else {
+    NIBBLE_RETURN_IF_ERROR(load_case(name));  // a name that is none gets the nearest ones
+    NIBBLE_ASSIGN_OR_RETURN(text, read_file(name, kMostDocumentBytes));
   }
-  NIBBLE_ASSIGN_OR_RETURN(const Case known, load_case(name));  // or a sentence that helps
-  static_cast<void>(known);
-  NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(name, kMostDocumentBytes));
   NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(text, name));
   NIBBLE_ASSIGN_OR_RETURN(inputs.analysis,
                           diagnose::read_case(json, {.name = name}, inputs.evidence));
@@ -138,6 +136,11 @@ Result<int> execute_diagnose(const Arguments& arguments) {
   if (is_recorded(arguments)) {
     NIBBLE_RETURN_IF_ERROR(fill_recorded_floor(arguments, inputs.evidence));
     return show(arguments, finished(std::move(inputs.evidence), inputs.analysis));
+  }
+  if (!inputs.evidence.levels.empty()) {
+    return usage_error(
+        "a server was named beside a case or a load test of before; give one of them, and compare "
+        "two diagnoses with --diff");
   }
   NIBBLE_ASSIGN_OR_RETURN(LiveRun live, LiveRun::prepare(arguments));
   NIBBLE_RETURN_IF_ERROR(live.measure(inputs.evidence));

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "bench/step.h"
-#include "cli/bench_model.h"
 #include "cli/diagnose_options.h"
 #include "cli/embedded_model.h"
 #include "cli/load_flags.h"
@@ -23,6 +22,7 @@ namespace {
 
 // Of the kernels alone, for each number of sequences: medians of some hundred steps.
 constexpr double kKernelSeconds = 1;
+constexpr double kMostThreads = 1024;
 
 // One user after the other up to where two cores are long busy, each for as long as energy counters
 // and a steady window want. Decoding is what is diagnosed, so that prompts are short.
@@ -55,7 +55,7 @@ bool names_a_server(const Arguments& arguments) {
   return arguments.has("--base-url") || arguments.has("--host") || arguments.has("--port");
 }
 
-Result<telemetry::WebOptions> web_of(const drive::Target& target) {
+telemetry::WebOptions web_of(const drive::Target& target) {
   telemetry::WebOptions web;
   web.headers = target.client.headers;
   web.verify_certificate = target.client.verify_certificate;
@@ -79,7 +79,11 @@ Result<LiveRun> LiveRun::prepare(const Arguments& arguments) {
   LiveRun run(load_arguments(arguments));
   if (names_a_server(arguments)) {
     set_defaults(run.load_, kAnyLoad);
-    run.look_for_model(arguments);
+    if (arguments.has("--serve-option")) {
+      return usage_error(
+          "--serve-option is for the server that nibble starts itself; leave it or --server out");
+    }
+    run.look_for_model();
   } else {
     set_defaults(run.load_, kOwnLoad);
     NIBBLE_RETURN_IF_ERROR(run.start_own(arguments));
@@ -91,19 +95,20 @@ Result<LiveRun> LiveRun::prepare(const Arguments& arguments) {
 }
 
 Result<> LiveRun::start_own(const Arguments& arguments) {
-  NIBBLE_ASSIGN_OR_RETURN(folder_, model_folder(arguments));
-  std::vector<std::string> words = {"--model", folder_.string()};
+  NIBBLE_ASSIGN_OR_RETURN(const std::filesystem::path folder, model_folder(arguments));
+  std::vector<std::string> words = {"--model", folder.string()};
   for (const std::string& word : arguments.all("--serve-option")) words.push_back(word);
   NIBBLE_ASSIGN_OR_RETURN(ChildServer server, ChildServer::start(words));
   load_.given["--base-url"] = {server.url()};
   load_.given.erase("--model");
   server_.emplace(std::move(server));
+  look_for_model();  // with the formats and threads that its options gave it
   return {};
 }
 
 // A server of ours on this machine tells where its model lies and how it computes: then its kernels
 // can be measured here.
-void LiveRun::look_for_model(const Arguments& arguments) {
+void LiveRun::look_for_model() {
   Notes notes;
   const Result<drive::Target> target = target_from(load_, notes);
   if (!target.ok()) return;  // said when the flags are read
@@ -111,8 +116,7 @@ void LiveRun::look_for_model(const Arguments& arguments) {
     no_kernels_ = "the server runs on another host: nibble bench --json there, and --from its file";
     return;
   }
-  const auto web = web_of(*target);
-  const drive::ServerIdentity identity = drive::identify(target->url, *web);
+  const drive::ServerIdentity identity = drive::identify(target->url, web_of(*target));
   const Json* info = identity.json.find("server_info");
   const Json* model = info != nullptr ? info->find("model") : nullptr;
   const Json* path = model != nullptr ? model->find("path") : nullptr;
@@ -129,7 +133,11 @@ void LiveRun::look_for_model(const Arguments& arguments) {
   folder_ = path->as_string();
   options_.activations = format_member(*model, "activations").value_or(options_.activations);
   options_.kv_format = format_member(*model, "kv_format").value_or(options_.kv_format);
-  static_cast<void>(arguments);
+  const Json* engine = info->find("engine");
+  const Json* threads = engine != nullptr ? engine->find("threads") : nullptr;
+  if (threads != nullptr && threads->is_integer()) {
+    threads_ = static_cast<int>(std::clamp(threads->as_number(), 1.0, kMostThreads));
+  }
 }
 
 std::vector<std::int64_t> LiveRun::users() const {
@@ -149,7 +157,7 @@ void LiveRun::measure_kernels(diagnose::Evidence& evidence) {
   // A server's steps follow each other, and what fits into a cache stays there.
   request.cold = false;
   request.seconds = kKernelSeconds;
-  if (const Result<int> threads = bench_threads({}); threads.ok()) request.threads = *threads;
+  request.threads = threads_;
   const auto context = length("--random-input-len") + length("--random-output-len") / 2;
   request.context = std::clamp<std::int64_t>(context, 1, 4096);
   Progress progress("kernels", static_cast<double>(request.sequences.size()), stderr, "levels");

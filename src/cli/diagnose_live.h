@@ -47,7 +47,7 @@ class LiveRun {
   explicit LiveRun(Arguments load) : load_(std::move(load)) {}
   Result<Json> run(const Arguments& arguments);
   Result<> start_own(const Arguments& arguments);
-  void look_for_model(const Arguments& arguments);
+  void look_for_model();
   void measure_kernels(diagnose::Evidence& evidence);
   std::vector<std::int64_t> users() const;
 
@@ -55,6 +55,7 @@ class LiveRun {
   std::optional<ChildServer> server_;  // of our own
   std::filesystem::path folder_;       // of the model, where our engine serves it on this machine
   engine::ModelOptions options_;       // with which it does
+  int threads_ = 1;                    // of its engine
   std::string no_kernels_;             // why there is no folder
   Json kernels_;                       // nibble.bench/1 of the step; null: see no_kernels_
   std::optional<Ledger> ledger_;

@@ -175,6 +175,9 @@ def test_a_trace_of_a_real_gpu_has_all_of_its_kernels_time(nibble, source_dir):
     (["--case", "glm5_rtxpro6000", "--experiment"], "server that runs"),
     (["--server", "http://127.0.0.1:1"], "127.0.0.1:1"),
     (["--server", "nonsense://"], "nonsense"),
+    (["--server", "http://127.0.0.1:1", "--case", "glm5_rtxpro6000"], "one of them"),
+    (["--server", "http://127.0.0.1:1", "--serve-option=--port"], "--serve-option"),
+    (["--case", "glm5_rtxpro6000", "--max-concurrency", "4"], "--max-concurrency"),
 ])
 def test_a_mistake_is_one_sentence(nibble, words, told):
     result = nibble("diagnose", *words)
