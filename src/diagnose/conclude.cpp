@@ -48,6 +48,13 @@ std::string what_weakens(const Evidence& evidence) {
 
 }  // namespace
 
+std::string whole_sentence(const Diagnosis& diagnosis) {
+  const Evidence& known = diagnosis.evidence;
+  if (known.levels.empty() && known.trace) return what_the_trace_says(*known.trace);
+  const std::string claim = diagnosis.verdicts.empty() ? "" : diagnosis.verdicts.front().claim;
+  return claim + most_to_win(diagnosis) + what_weakens(known);
+}
+
 Diagnosis conclude(Evidence evidence) {
   Diagnosis diagnosis;
   diagnosis.evidence = std::move(evidence);
@@ -58,12 +65,7 @@ Diagnosis conclude(Evidence evidence) {
   diagnosis.headline = headline_level(known);
   diagnosis.verdicts = classify_whole(known, diagnosis.levels);
   diagnosis.proposals = propose(diagnosis);
-  if (known.levels.empty() && known.trace) {
-    diagnosis.sentence = what_the_trace_says(*known.trace);
-    return diagnosis;
-  }
-  diagnosis.sentence =
-      diagnosis.verdicts.front().claim + most_to_win(diagnosis) + what_weakens(known);
+  diagnosis.sentence = whole_sentence(diagnosis);
   return diagnosis;
 }
 

@@ -37,6 +37,16 @@ TEST(ConcludeTest, AProfileAloneIsTold) {
   EXPECT_TRUE(diagnosis.proposals.empty());
 }
 
+// 12 of 100 requests failed: whoever reads the verdict must know it first.
+TEST(ConcludeTest, FailuresAreToldWithTheVerdict) {
+  Evidence evidence = testing::fault_cases().front().evidence;
+  evidence.levels.back()[Fact::kFailedShare] = measured(0.12, "");
+  EXPECT_NE(conclude(evidence).sentence.find("12 % of the requests failed: look at these first."),
+            std::string::npos);
+  evidence.levels.back()[Fact::kFailedShare] = measured(0, "");
+  EXPECT_EQ(conclude(evidence).sentence.find("failed"), std::string::npos);
+}
+
 TEST(ConcludeTest, TwiceTheSameIsTheSame) {
   for (const testing::FaultCase& fault : testing::fault_cases()) {
     EXPECT_EQ(to_json(conclude(fault.evidence)).dump(), to_json(conclude(fault.evidence)).dump())

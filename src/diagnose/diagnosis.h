@@ -138,6 +138,8 @@ std::vector<Verdict> classify_whole(const Evidence& evidence,
                                     const std::vector<LevelDiagnosis>& levels);
 void build_waterfall(const Evidence& evidence, std::size_t level, LevelDiagnosis& diagnosis);
 std::vector<Proposal> propose(const Diagnosis& diagnosis);
+// The whole in one sentence or two: the verdict, what there is to win, and what weakens both.
+std::string whole_sentence(const Diagnosis& diagnosis);
 
 Json to_json(const Diagnosis& diagnosis);  // nibble.diagnosis/1
 

@@ -344,7 +344,7 @@ void add_case(const CaseAnalysis& analysis, Diagnosis& diagnosis) {
                           return proposal.at_most_ms > 0 && is_named(diagnosis, proposal.because);
                         });
   if (!diagnosis.verdicts.empty()) {
-    diagnosis.sentence = diagnosis.verdicts.front().claim + most_to_win(diagnosis);
+    diagnosis.sentence = whole_sentence(diagnosis);
   }
 }
 
