@@ -44,6 +44,17 @@ load::LevelPlan plan_of(std::int32_t index, const LevelOptions& level) {
   return plan;
 }
 
+// A short level is scraped more often: its window would hold no sample where a scrape came late.
+Nanoseconds scrape_period(const std::vector<LevelOptions>& levels) {
+  constexpr Nanoseconds kAtLeast = 10;  // scrapes a level
+  constexpr Nanoseconds kShortest = 100'000'000;
+  Nanoseconds period = telemetry::kScrapePeriod;
+  for (const LevelOptions& level : levels) {
+    if (level.duration > 0) period = std::min(period, level.duration / kAtLeast);
+  }
+  return std::max(period, kShortest);
+}
+
 Json seconds_json(Nanoseconds span) {
   return span == 0 ? Json() : Json(seconds(span));
 }
@@ -164,6 +175,7 @@ Result<> Run::open_telemetry() {
     what.servers.push_back(wire_.target.url.text());
     what.web = own;
   }
+  what.scrape_period = scrape_period(options_.levels);
   NIBBLE_ASSIGN_OR_RETURN(telemetry_, telemetry::open_telemetry(what));
   telemetry_->sampler->start();
   return {};

@@ -53,7 +53,9 @@ Result<> add_servers(const TelemetryOptions& options, Telemetry& telemetry, Sour
     histograms = {.where = where, .log = std::make_shared<HistogramLog>()};
     sources.push_back(server_source(
         [pages](std::string_view target) { return pages->get(target, kMetricsAdvice); },
-        {.where = where, .owner = at == 0 ? "server" : fmt::format("server{}", at)},
+        {.where = where,
+         .owner = at == 0 ? "server" : fmt::format("server{}", at),
+         .period = options.scrape_period},
         *telemetry.store, histograms.log));
   }
   return {};

@@ -26,6 +26,7 @@ struct TelemetryOptions {
   std::vector<std::string> servers;  // "http://host:port" or "host:port": inference servers
   std::vector<std::string> remotes;  // "host:port" of `nibble watch --listen` elsewhere
   WebOptions web;                    // of servers
+  Nanoseconds scrape_period = kScrapePeriod;
   CpuOptions cpu_options;
   std::string nvml_library = "libnvidia-ml.so.1";
   Nanoseconds retention = SampleStore::kDefaultRetention;
