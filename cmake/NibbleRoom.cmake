@@ -45,6 +45,10 @@ function(nibble_room name)
     add_executable(nibble_${name}_test ${ROOM_TESTS})
     nibble_link_rooms(nibble_${name}_test ${allowed})
     target_link_libraries(nibble_${name}_test PRIVATE GTest::gtest GTest::gtest_main)
+    # As the program itself: tests of GPUs run on another machine (tools/gpu_pack.sh).
+    if(NOT NIBBLE_ASAN)
+      target_link_options(nibble_${name}_test PRIVATE -static-libstdc++ -static-libgcc)
+    endif()
     target_compile_definitions(nibble_${name}_test PRIVATE
       NIBBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     nibble_compile_quickly(nibble_${name}_test ${headers})

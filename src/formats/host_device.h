@@ -15,14 +15,18 @@ namespace nibble {
 using uint8_t = unsigned char;
 using uint16_t = unsigned short;
 using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
+using int32_t = int;
 using int64_t = long long;
 }  // namespace nibble
 #else
 #include <cstdint>
 namespace nibble {
+using std::int32_t;
 using std::int64_t;
 using std::uint16_t;
 using std::uint32_t;
+using std::uint64_t;
 using std::uint8_t;
 }  // namespace nibble
 #endif

@@ -88,6 +88,15 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   *device = &gpus[index];
   return 0;
 }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* place, void** device) {
+  if (strcmp(place, "0000:1b:00.0") && strcmp(place, "0000:43:00.0")) return INVALID_ARGUMENT;
+  *device = &gpus[!strcmp(place, "0000:43:00.0")];
+  return 0;
+}
+int nvmlDeviceGetIndex(void* device, unsigned* index) {
+  *index = (unsigned)is_second(device);
+  return 0;
+}
 int nvmlDeviceGetName(void* device, char* name, unsigned length) {
   strncpy(name, is_second(device) ? "NVIDIA Old" : "NVIDIA H200", length);
   return 0;

@@ -189,12 +189,7 @@ Json peaks_json(const MachineSpec& machine) {
 
 Json links_json(const MachineSpec& machine) {
   Json links = Json::array();
-  for (const Link& link : machine.links) {
-    links.push(Json::object()
-                   .set("name", link.name)
-                   .set("bandwidth_gb_s", sourced_json(link.bandwidth_gb_s))
-                   .set("latency_us", sourced_json(link.latency_us)));
-  }
+  for (const Link& link : machine.links) links.push(to_json(link));
   return links;
 }
 
@@ -225,6 +220,13 @@ Result<MachineSpec> parse_machine(const Json& json, std::string_view where) {
   machine.notes = read_strings(reader, "notes");
   NIBBLE_RETURN_IF_ERROR(reader.finish());
   return machine;
+}
+
+Json to_json(const Link& link) {
+  return Json::object()
+      .set("name", link.name)
+      .set("bandwidth_gb_s", sourced_json(link.bandwidth_gb_s))
+      .set("latency_us", sourced_json(link.latency_us));
 }
 
 Json to_json(const MachineSpec& machine) {

@@ -114,23 +114,45 @@ Result<double> NvmlDevice::number_of(int (*function)(Device, int, unsigned*), co
   return static_cast<double>(value);
 }
 
-Result<NvmlDevice> NvmlDevice::open(std::shared_ptr<const Nvml> nvml, int index) {
+Result<NvmlDevice> NvmlDevice::of(std::shared_ptr<const Nvml> nvml) {
   if (!nvml || !nvml->ready()) {
     return run_error("NVML is not there: {}", nvml ? nvml->reason() : "it was never opened");
   }
   NvmlDevice device;
   device.nvml_ = std::move(nvml);
+  device.table_ = std::make_shared<const Table>(device.nvml_->library());
+  return device;
+}
+
+void NvmlDevice::read_title() {
+  std::array<char, kNameBytes> name{};
+  auto* get_name = nvml_->library().symbol<int(Device, char*, unsigned)>("nvmlDeviceGetName");
+  if (call(get_name, device_, name.data(), kNameBytes - 1) == kSuccess) title_ = name.data();
+}
+
+Result<NvmlDevice> NvmlDevice::open(std::shared_ptr<const Nvml> nvml, int index) {
+  NIBBLE_ASSIGN_OR_RETURN(NvmlDevice device, of(std::move(nvml)));
   device.index_ = index;
-  const DynamicLibrary& library = device.nvml_->library();
-  auto* by_index = library.symbol<int(unsigned, Device*)>("nvmlDeviceGetHandleByIndex_v2");
+  auto* by_index =
+      device.nvml_->library().symbol<int(unsigned, Device*)>("nvmlDeviceGetHandleByIndex_v2");
   NIBBLE_RETURN_IF_ERROR(
       device.check(call(by_index, static_cast<unsigned>(index), &device.device_), "device handle"));
-  device.table_ = std::make_shared<const Table>(library);
-  std::array<char, kNameBytes> name{};
-  auto* get_name = library.symbol<int(Device, char*, unsigned)>("nvmlDeviceGetName");
-  if (call(get_name, device.device_, name.data(), kNameBytes - 1) == kSuccess) {
-    device.title_ = name.data();
+  device.read_title();
+  return device;
+}
+
+Result<NvmlDevice> NvmlDevice::open_at(std::shared_ptr<const Nvml> nvml, const std::string& pci) {
+  NIBBLE_ASSIGN_OR_RETURN(NvmlDevice device, of(std::move(nvml)));
+  const DynamicLibrary& library = device.nvml_->library();
+  auto* by_place = library.symbol<int(const char*, Device*)>("nvmlDeviceGetHandleByPciBusId_v2");
+  NIBBLE_RETURN_IF_ERROR(device.check(call(by_place, pci.c_str(), &device.device_),
+                                      "device handle by its place on the bus"));
+  unsigned index = 0;
+  auto* get_index = library.symbol<int(Device, unsigned*)>("nvmlDeviceGetIndex");
+  if (call(get_index, device.device_, &index) == kSuccess) {
+    device.index_ = static_cast<int>(index);
   }
+  device.read_title();
   return device;
 }
 

@@ -30,6 +30,8 @@ struct NvmlField {
 class NvmlDevice {
  public:
   static Result<NvmlDevice> open(std::shared_ptr<const Nvml> nvml, int index);
+  // By its place on the bus, "0000:1b:00.0": CUDA numbers GPUs in its own order.
+  static Result<NvmlDevice> open_at(std::shared_ptr<const Nvml> nvml, const std::string& pci);
 
   int index() const { return index_; }
   const std::string& title() const { return title_; }
@@ -60,6 +62,8 @@ class NvmlDevice {
   struct Table;
 
   NvmlDevice() = default;
+  static Result<NvmlDevice> of(std::shared_ptr<const Nvml> nvml);
+  void read_title();
   Result<> check(std::optional<int> code, const char* what) const;
   Result<double> answer(const nvml_abi::FieldValue& value) const;
   Result<double> answer(const nvml_abi::GpmMetric& metric) const;

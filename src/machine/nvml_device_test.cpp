@@ -99,6 +99,15 @@ TEST_F(NvmlDeviceTest, AnIndexThatIsNotThereIsAnAnswer) {
   EXPECT_NE(device.error().message.find("libno-such-thing.so.9"), std::string::npos);
 }
 
+TEST_F(NvmlDeviceTest, FindsADeviceByItsPlaceOnTheBus) {
+  const Result<NvmlDevice> second = NvmlDevice::open_at(nvml_, "0000:43:00.0");
+  ASSERT_TRUE(second.ok()) << second.error().message;
+  EXPECT_EQ(second->index(), 1);
+  EXPECT_EQ(second->title(), "NVIDIA Old");
+  EXPECT_FALSE(NvmlDevice::open_at(nvml_, "0000:00:00.0").ok());
+  EXPECT_FALSE(NvmlDevice::open_at(nullptr, "0000:43:00.0").ok());
+}
+
 // A library without any of the functions: libm.
 TEST(NvmlDevice, ALibraryOfSomethingElseIsNoNvml) {
   const Nvml nvml = Nvml::open("libm.so.6");

@@ -5,8 +5,10 @@
 #include <fstream>
 
 #include "base/text.h"
+#include "machine/gpu_roofs.h"
 #include "machine/nvml.h"
 #include "machine/probe_parse.h"
+#include "machine/roof_cache.h"
 
 namespace nibble {
 namespace {
@@ -66,8 +68,11 @@ Probe probe_this_machine() {
 
 Result<MachineSpec> this_machine() {
   const Nvml nvml = Nvml::open();
-  if (nvml.ready() && nvml.device_count() > 0) return machine_of_gpu(nvml.read(0));
-  return this_cpu();
+  if (!nvml.ready() || nvml.device_count() <= 0) return this_cpu();
+  const GpuReading reading = nvml.read(0);
+  NIBBLE_ASSIGN_OR_RETURN(MachineSpec machine, machine_of_gpu(reading));
+  apply_gpu_roofs(find_gpu_roofs(gpu_roof_cache_path(), reading.title, unix_now()), machine);
+  return machine;
 }
 
 }  // namespace nibble

@@ -1,14 +1,12 @@
-#include <filesystem>
 #include <memory>
 
 #include "base/dynamic_library.h"
 #include "machine/probe.h"
 #include "machine/probe_parse.h"
+#include "machine/toolkit.h"
 
 namespace nibble {
 namespace {
-
-namespace fs = std::filesystem;
 
 // A library: how it is found, how it says its version, what it would give.
 struct LibraryDef {
@@ -102,50 +100,12 @@ const std::vector<LibraryDef>& library_definitions() {
   return definitions;
 }
 
-// Folders below `base` whose name matches "python3*/<packages>/nvidia/*/lib": where PyPI's CUDA
-// packages put their libraries.
-void add_python_folders(const fs::path& base, std::vector<fs::path>& folders) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(base, error)) {
-    if (!entry.path().filename().string().starts_with("python3")) continue;
-    for (const char* packages : {"site-packages", "dist-packages"}) {
-      std::error_code inner;
-      for (const fs::directory_entry& package :
-           fs::directory_iterator(entry.path() / packages / "nvidia", inner)) {
-        folders.push_back(package.path() / "lib");
-      }
-    }
-  }
-}
-
-std::vector<fs::path> toolkit_folders() {
-  std::vector<fs::path> folders = {
-      "/usr/local/cuda/lib64",
-      "/usr/local/cuda/targets/x86_64-linux/lib",
-      "/usr/local/cuda/targets/sbsa-linux/lib",
-      "/usr/local/cuda/extras/CUPTI/lib64",
-  };
-  for (const char* base : {"/usr/local/lib", "/usr/lib", "/opt/conda/lib"}) {
-    add_python_folders(base, folders);
-  }
-  return folders;
-}
-
-DynamicLibrary open_library(const LibraryDef& definition, const std::vector<fs::path>& folders) {
+DynamicLibrary open_library(const LibraryDef& definition) {
+  if (definition.in_toolkit) return open_toolkit_library(definition.files);
   DynamicLibrary library;
   for (const char* file : definition.files) {
     library = DynamicLibrary::open({file});
-    if (library) return library;
-  }
-  if (!definition.in_toolkit) return library;
-  for (const char* file : definition.files) {
-    for (const fs::path& folder : folders) {
-      const std::string path = (folder / file).string();
-      std::error_code error;
-      if (!fs::exists(path, error)) continue;
-      library = DynamicLibrary::open({path.c_str()});
-      if (library) return library;
-    }
+    if (library) break;
   }
   return library;
 }
@@ -157,13 +117,12 @@ std::vector<LibraryStatus> probe_libraries() {
   // and what these libraries allocated for themselves would lose its owner.
   static std::vector<DynamicLibrary>& opened =
       *std::make_unique<std::vector<DynamicLibrary>>().release();
-  const std::vector<fs::path> folders = toolkit_folders();
   std::vector<LibraryStatus> statuses;
   for (const LibraryDef& definition : library_definitions()) {
     LibraryStatus status;
     status.name = definition.name;
     status.gives = definition.gives;
-    DynamicLibrary library = open_library(definition, folders);
+    DynamicLibrary library = open_library(definition);
     if (library) {
       status.path = library.path();
       definition.inspect(library, status);

@@ -93,6 +93,7 @@ std::string widening_note(const MachineSpec& machine, Format weights, Format act
 // a dense bf16 or fp32 peak.
 Result<MachineSpec> parse_machine(const Json& json, std::string_view where);
 Json to_json(const MachineSpec& machine);
+Json to_json(const Link& link);  // a member of `links`
 
 // A catalog name, alias or title (any case, spaces as dashes), a JSON file, or "this".
 Result<MachineSpec> load_machine(std::string_view name_or_path);

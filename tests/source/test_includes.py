@@ -12,14 +12,14 @@ NAMES = {
         adjacent_find all_of any_of binary_search clamp copy copy_backward copy_if copy_n count
         count_if equal fill fill_n find find_if find_if_not is_permutation is_sorted lower_bound
         make_heap max max_element min min_element minmax_element move none_of nth_element
-        partial_sort pop_heap push_heap ranges remove replace replace_if reverse sort
+        partial_sort pop_heap push_heap ranges remove replace replace_if reverse rotate sort
         sort_heap stable_partition stable_sort swap transform unique upper_bound""",
     "array": """
         array back_inserter begin distance end get iterator_traits make_move_iterator next prev size
         ssize""",
     "atomic": """
         atomic memory_order_acq_rel memory_order_acquire memory_order_relaxed memory_order_release""",
-    "bit": "bit_cast bit_ceil bit_width",
+    "bit": "bit_cast bit_ceil bit_width rotr",
     "bitset": "bitset",
     "cctype": "isalnum isalpha isdigit ispunct isupper isxdigit tolower toupper",
     "charconv": "errc from_chars",
@@ -91,7 +91,9 @@ NAMES = {
     "system_error": "errc error_code generic_category system_error",
     "thread": "this_thread thread",
     "tuple": "forward get pair tie tuple",
-    "type_traits": "is_floating_point_v is_same_v remove_reference_t type_identity_t",
+    "type_traits": """
+        bool_constant decay_t false_type is_enum_v is_floating_point_v is_pointer_v is_same_v
+        is_trivially_copyable_v remove_pointer_t remove_reference_t type_identity_t""",
     "unordered_map": """
         back_inserter begin distance end erase_if iterator_traits make_move_iterator next pair prev
         size ssize unordered_map""",

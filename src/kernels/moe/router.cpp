@@ -211,10 +211,10 @@ Result<> check_bias(const RouterConfig& config) {
 
 }  // namespace
 
-Result<Router> Router::make(RouterConfig config) {
-  if (config.experts < 1 || config.experts > kMostExperts) {
+Result<> check_router(const RouterConfig& config, std::int64_t most_experts) {
+  if (config.experts < 1 || config.experts > most_experts) {
     return input_error("the router has {} experts; give a number from 1 to {}", config.experts,
-                       kMostExperts);
+                       most_experts);
   }
   if (config.top_k < 1 || config.top_k > config.experts) {
     return input_error("the router chooses {} of {} experts; give a number from 1 to {}",
@@ -232,6 +232,11 @@ Result<Router> Router::make(RouterConfig config) {
         "the router takes its softmax over the chosen experts, which goes with neither sigmoid "
         "scores nor a correction bias");
   }
+  return {};
+}
+
+Result<Router> Router::make(RouterConfig config) {
+  NIBBLE_RETURN_IF_ERROR(check_router(config, kMostExperts));
   return Router(std::move(config));
 }
 

@@ -48,9 +48,13 @@ struct RouteParams {
   std::span<float> weights;            // [tokens, top_k]
 };
 
+// An input error for numbers that do not fit together, for more experts than `most_experts`, and
+// for a bias that is not finite.
+Result<> check_router(const RouterConfig& config, std::int64_t most_experts);
+
 class Router {
  public:
-  // An input error for numbers that do not fit together, and for a bias that is not finite.
+  // What check_router() refuses.
   static Result<Router> make(RouterConfig config);
 
   const RouterConfig& config() const { return config_; }

@@ -1,0 +1,71 @@
+// The kernels beside the grouped products compile for every architecture, wherever NVRTC is; no GPU
+// is needed.
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "cuda/compile.h"
+#include "kernels/gemm/device/prepack.h"
+#include "kernels/moe/device/moe_kernels.h"
+
+namespace nibble {
+namespace {
+
+constexpr const char* kArchitectures[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
+
+void expect_in_registers(const Result<cuda::Cubin>& cubin, std::size_t kernels) {
+  ASSERT_TRUE(cubin.ok()) << cubin.error().message;
+  EXPECT_EQ(cubin->kernels.size(), kernels);
+  EXPECT_TRUE(cubin->warnings.empty()) << cubin->warnings.front();
+  for (const cuda::KernelResources& kernel : cubin->kernels) {
+    EXPECT_FALSE(kernel.spills()) << kernel.name << " " << cubin->arch;
+    EXPECT_EQ(kernel.stack_bytes, 0) << kernel.name << " " << cubin->arch;
+    EXPECT_LE(kernel.static_shared_bytes, 48 << 10) << kernel.name;
+  }
+}
+
+#define NIBBLE_SKIP_WITHOUT_COMPILER()                        \
+  if (const auto compiler = cuda::compiler(); !compiler.ok()) \
+  GTEST_SKIP() << compiler.error().message
+
+// Few experts compile in a tenth of the time, and hold fewer registers than the next test's.
+TEST(DeviceCompile, RoutingGatherAndCombine) {
+  NIBBLE_SKIP_WITHOUT_COMPILER();
+  constexpr MoeShape kShape{.experts = 64,
+                            .top_k = 6,
+                            .groups = 8,
+                            .top_groups = 4,
+                            .sigmoid = true,
+                            .renormalise = true,
+                            .correction_bias = true,
+                            .hidden = 7168};
+  for (const char* const arch : kArchitectures) {
+    expect_in_registers(compile_moe_kernels(kShape, arch), 5);
+  }
+}
+
+TEST(DeviceCompile, TheMostExpertsStayInRegisters) {
+  NIBBLE_SKIP_WITHOUT_COMPILER();
+  constexpr MoeShape kShape{.experts = kMostDeviceExperts,
+                            .top_k = kMostDeviceExperts,
+                            .groups = 3,
+                            .top_groups = 3,
+                            .renormalise = true,
+                            .hidden = 90,
+                            .output = Element::kFp16};
+  expect_in_registers(compile_moe_kernels(kShape, "sm_90a"), 4);
+  constexpr MoeShape kFused{.experts = kFusedExperts,
+                            .top_k = 32,
+                            .softmax_after_top_k = true,
+                            .hidden = 2,
+                            .output = Element::kFp32};
+  expect_in_registers(compile_moe_kernels(kFused, "sm_90a"), 5);
+}
+
+TEST(DeviceCompile, Prepack) {
+  NIBBLE_SKIP_WITHOUT_COMPILER();
+  for (const char* const arch : kArchitectures) expect_in_registers(compile_prepack(arch), 3);
+}
+
+}  // namespace
+}  // namespace nibble

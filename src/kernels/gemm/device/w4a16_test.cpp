@@ -1,0 +1,187 @@
+// The grouped product's host side, and what its tactics compile to: no GPU is needed.
+#include "kernels/gemm/device/w4a16.h"
+
+#include <gtest/gtest.h>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cuda/compile.h"
+
+namespace nibble {
+namespace {
+
+constexpr W4A16Problem kGlmGateUp{.experts = 256, .n = 4096, .k = 6144, .mode = W4A16Mode::kSwiGlu};
+
+TEST(W4A16Layout, SlotsOfAChunkFillItOnce) {
+  // 8 slots x 64 columns x 2 bytes: every even byte of 1,024 is somebody's.
+  std::set<std::int64_t> bytes;
+  for (std::int64_t slot = 8; slot < 16; ++slot) {
+    for (std::int64_t column = 64; column < 128; ++column) {
+      bytes.insert(slot_byte(slot, column, 3));
+    }
+  }
+  EXPECT_EQ(bytes.size(), 512U);
+  // Group 1 of 3 chunks a group, chunk 1: byte (3 + 1) x 1024.
+  EXPECT_EQ(*bytes.begin(), 4096);
+  EXPECT_EQ(*bytes.rbegin(), 4096 + 1022);
+  // Slot 1, column 16: t = 1, so place 2, in unit 0; row 1 has it at unit 1.
+  EXPECT_EQ(slot_byte(1, 16, 1), 128 + 16 + 4);
+}
+
+TEST(W4A16Layout, RowsOfABlock) {
+  EXPECT_EQ(source_row(RowOrder::kPlain, 1, 0, 128), 64);
+  EXPECT_EQ(source_row(RowOrder::kPlain, 1, 8, 128), 65);
+  EXPECT_EQ(source_row(RowOrder::kPlain, 0, 17, 128), 18);
+  // Of 2 x 352 rows, block 3: gate rows from 96, up rows from 352 + 96.
+  EXPECT_EQ(source_row(RowOrder::kGateUp, 3, 0, 704), 96);
+  EXPECT_EQ(source_row(RowOrder::kGateUp, 3, 8, 704), 448);
+  EXPECT_EQ(source_row(RowOrder::kGateUp, 11, 0, 704), 704);  // padding
+  EXPECT_EQ(weight_tiles(704, 6144, kNvfp4ScaleBytes, RowOrder::kGateUp).blocks, 12);
+  EXPECT_EQ(weight_tiles(704, 6144, kNvfp4ScaleBytes, RowOrder::kPlain).blocks, 11);
+}
+
+TEST(W4A16Tactic, SharedMemoryByHand) {
+  const W4A16Tactic tactic{.family = Family::kWgmma,
+                           .rows = 512,
+                           .tokens = 32,
+                           .stage_chunks = 2,
+                           .stages = 4,
+                           .groups = 2};
+  const SharedPlan plan = shared_plan(tactic, kNvfp4ScaleBytes, 256);
+  EXPECT_EQ(plan.token_stage, 4U * 2 * 1024);
+  EXPECT_EQ(plan.weight_stage, 8U * 2 * 2304);
+  // 4 x (8,192 + 36,864) + 4 x 16 for barriers + 2 x 257 x 4 for tables
+  EXPECT_EQ(plan.bytes, 182344U);
+  EXPECT_EQ(tactic.threads(), 384);
+  EXPECT_EQ(to_string(tactic), "wgmma 512x32x128 4 stages 2 groups split");
+  EXPECT_EQ(to_string(kGlmGateUp), "256 x [4096, 6144] nvfp4 x bf16 swiglu");
+}
+
+std::string refusal(const W4A16Tactic& tactic, const W4A16Limits& limits = {},
+                    const W4A16Problem& problem = kGlmGateUp) {
+  const Result<> checked = check_tactic(problem, tactic, limits);
+  return checked.ok() ? "" : checked.error().message;
+}
+
+TEST(W4A16Tactic, WhatCannotRunSaysWhy) {
+  constexpr W4A16Limits kAda{
+      .major = 8, .minor = 9, .shared_per_block = 101376, .shared_per_sm = 102400};
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({.rows = 96}),
+            "tactic mma 96x8x128 4 stages 2 groups split: 96 rows are not whole blocks of 64 for "
+            "each of 2 groups");
+  EXPECT_EQ(refusal({.tokens = 12}),
+            "tactic mma 256x12x128 4 stages 2 groups split: 12 tokens; a tile has a multiple of 8 "
+            "up to 256");
+  EXPECT_EQ(refusal({.family = Family::kWgmma}, kAda),
+            "tactic wgmma 256x8x128 4 stages 2 groups split: wgmma is an instruction of sm_90a "
+            "alone, and this is sm_89");
+  EXPECT_EQ(refusal({.family = Family::kWgmma, .tokens = 40}),
+            "tactic wgmma 256x40x128 4 stages 2 groups split: there is no wgmma of 40 tokens here; "
+            "take 8, 16, 24, 32, 48, 64, 96 or 128");
+  EXPECT_EQ(refusal({.family = Family::kWgmma, .rows = 192, .stage_chunks = 1, .groups = 1}),
+            "tactic wgmma 192x8x64 4 stages 1 groups split: a warpgroup has an odd number of tiles "
+            "in a stage, and its two sets of registers take turns");
+  EXPECT_EQ(refusal({.cluster = 2}, kAda),
+            "tactic mma 256x8x128 4 stages 2 groups cluster 2 split: clusters came with sm_90, and "
+            "this is sm_89");
+  // 12 x 20,480 + 12 x 16 + 2,056
+  EXPECT_EQ(refusal({.stages = 12}),
+            "tactic mma 256x8x128 12 stages 2 groups split takes 248008 bytes of shared memory; a "
+            "block has at most 232448");
+  // 4 x 20,480 + 64 + 2,056 + 1,024 a block
+  EXPECT_EQ(refusal({.blocks_per_sm = 3}),
+            "tactic mma 256x8x128 4 stages 2 groups 3 an SM split: 3 blocks take 255192 bytes of "
+            "shared memory; an SM has 233472");
+  EXPECT_EQ(refusal({.groups = 0}),
+            "tactic mma 256x8x128 4 stages 0 groups split: 256 rows are not whole blocks of 64 for "
+            "each of 0 groups");
+  EXPECT_EQ(refusal({.rows = 64 * 16, .groups = 8}),
+            "tactic mma 1024x8x128 4 stages 8 groups split: 1056 threads; a block has at most "
+            "1,024");
+}
+
+TEST(W4A16Tactic, ProblemsThatAreNone) {
+  const auto of = [](W4A16Problem problem) {
+    const Result<> checked = check_problem(problem);
+    return checked.ok() ? std::string() : checked.error().message;
+  };
+  EXPECT_EQ(of({.n = 64, .k = 64}), "");
+  EXPECT_EQ(of({.experts = 0, .n = 64, .k = 64}), "0 experts; a grouped product has 1 to 4096");
+  EXPECT_EQ(of({.n = 0, .k = 64}), "a matrix of 0 x 64; both sides are from 1 to 16777216");
+  EXPECT_EQ(of({.n = 64, .k = 64, .format = Format::kBf16}),
+            "weights in bf16: the W4A16 kernels take nvfp4 and mxfp4");
+  EXPECT_EQ(of({.n = 64, .k = 64, .activations = Element::kFp32}),
+            "fp32 activations: the W4A16 kernels take bf16 and fp16");
+  EXPECT_EQ(of({.n = 65, .k = 64, .mode = W4A16Mode::kSwiGlu}),
+            "gate and up have 65 rows together, which is odd");
+}
+
+TEST(W4A16Tactic, DefaultsFit) {
+  const cuda::DeviceInfo h200{.major = 9,
+                              .minor = 0,
+                              .sms = 132,
+                              .shared_per_block_optin = 232448,
+                              .shared_per_sm = 233472};
+  for (const std::int64_t n : {64, 512, 1536, 4096, 5760, 6144}) {
+    for (const std::int64_t rows : {1, 8, 9, 16, 17, 32, 40, 64, 65, 128, 1000}) {
+      const W4A16Problem problem{.experts = 1025, .n = n, .k = 6144};
+      const W4A16Tactic tactic = default_tactic(problem, rows, h200);
+      EXPECT_TRUE(check_tactic(problem, tactic, limits_of(h200)).ok()) << to_string(tactic);
+      EXPECT_GE(tactic.tokens, std::min<std::int64_t>(rows, 96)) << to_string(tactic);
+      // No block of a cluster is without rows.
+      EXPECT_LE((tactic.cluster - 1) * tactic.rows, n) << to_string(tactic);
+    }
+  }
+}
+
+void expect_in_registers(const W4A16Problem& problem, const W4A16Tactic& tactic, const char* arch) {
+  SCOPED_TRACE(to_string(problem) + ", " + to_string(tactic) + ", " + arch);
+  const auto cubin = compile_w4a16(problem, tactic, arch);
+  ASSERT_TRUE(cubin.ok()) << cubin.error().message;
+  EXPECT_TRUE(cubin->warnings.empty()) << cubin->warnings.front();
+  ASSERT_EQ(cubin->kernels.size(), 1U);
+  EXPECT_FALSE(cubin->kernels[0].spills());
+  EXPECT_EQ(cubin->kernels[0].stack_bytes, 0);
+}
+
+// Every tactic that is taken by default or offered to a tuner.
+TEST(DeviceCompile, W4A16TacticsStayInRegisters) {
+  if (const auto compiler = cuda::compiler(); !compiler.ok()) {
+    GTEST_SKIP() << compiler.error().message;
+  }
+  const W4A16Problem down{.experts = 256, .n = 6144, .k = 2048};
+  for (const W4A16Problem& problem : {kGlmGateUp, down}) {
+    for (const W4A16Tactic& tactic : w4a16_tactics(problem, {})) {
+      if (tactic.split) expect_in_registers(problem, tactic, "sm_90a");
+    }
+  }
+}
+
+TEST(DeviceCompile, W4A16OnOtherArchitectures) {
+  if (const auto compiler = cuda::compiler(); !compiler.ok()) {
+    GTEST_SKIP() << compiler.error().message;
+  }
+  W4A16Problem problem{.experts = 128,
+                       .n = 5760,
+                       .k = 2880,
+                       .format = Format::kMxfp4,
+                       .mode = W4A16Mode::kClampedSwiGlu,
+                       .bias = true};
+  const W4A16Tactic tactic{.rows = 256, .tokens = 16, .stages = 3, .groups = 2};
+  for (const char* const arch : {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
+    expect_in_registers(problem, tactic, arch);
+  }
+  problem = {
+      .experts = 8, .n = 333, .k = 333, .activations = Element::kFp16, .output = Element::kFp32};
+  expect_in_registers(problem, tactic, "sm_80");
+  const auto refused = compile_w4a16(problem, {.family = Family::kWgmma}, "sm_120a");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "tactic wgmma 256x8x128 4 stages 2 groups split: wgmma is an instruction of sm_90a "
+            "alone, not of sm_120a");
+}
+
+}  // namespace
+}  // namespace nibble

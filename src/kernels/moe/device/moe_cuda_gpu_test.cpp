@@ -1,0 +1,318 @@
+// A whole layer on a GPU against the reference in double precision.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fmt/core.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/device/test_gpu.h"
+#include "kernels/moe/device/moe_cuda.h"
+#include "kernels/moe/device/test_gpu_layer.h"
+
+namespace nibble {
+namespace {
+
+// As if tokens were spread evenly, with half again as many on the largest expert.
+CudaMoeTactics test_tactics(const CudaMoeProblem& problem, std::int64_t tokens,
+                            const cuda::DeviceInfo& info) {
+  const std::int64_t rows =
+      std::min(tokens, ceil_div(3 * tokens * problem.shape.top_k, 2 * problem.shape.experts));
+  return {.gate_up = default_tactic(problem.gate_up, rows, info),
+          .down = default_tactic(problem.down, rows, info)};
+}
+
+// Without a GPU, before a run on one: what EveryShapeInBf16 needs is then compiled and kept.
+TEST(CudaMoePrograms, DISABLED_CompileForAnH200) {
+  const cuda::DeviceInfo h200{.major = 9,
+                              .minor = 0,
+                              .sms = 132,
+                              .shared_per_block_optin = 232448,
+                              .shared_per_sm = 233472,
+                              .registers_per_sm = 65536};
+  for (const TestShape& shape : layer_shapes()) {
+    const GpuLayer layer(shape, Element::kBf16, Element::kBf16);
+    const CudaMoeProblem problem = value_of(
+        cuda_moe_problem(layer.config(), shape.format, !layer.test.weights.gate_up_bias.empty(),
+                         !layer.test.weights.down_bias.empty()));
+    const CudaMoeTactics tactics = test_tactics(problem, shape.tokens, h200);
+    const auto gate_up = compile_w4a16(problem.gate_up, tactics.gate_up, h200.arch());
+    EXPECT_TRUE(gate_up.ok()) << shape.name << ": " << gate_up.error().message;
+    const auto down = compile_w4a16(problem.down, tactics.down, h200.arch());
+    EXPECT_TRUE(down.ok()) << shape.name << ": " << down.error().message;
+    const auto around = compile_moe_kernels(problem.shape, h200.arch());
+    EXPECT_TRUE(around.ok()) << shape.name << ": " << around.error().message;
+  }
+}
+
+class CudaMoe : public GpuTest {
+ protected:
+  // What a call of a layer needs on the GPU.
+  struct Call {
+    CudaMoeLayer layer;
+    CudaMoePrograms programs;
+    CudaMoeWorkspace workspace;
+    GpuArray<std::uint16_t> x;
+    GpuArray<float> logits;
+    GpuArray<int> ids;
+    GpuArray<float> weights;
+    GpuArray<std::uint32_t> y;
+    std::size_t values;
+    Element output;
+    std::int64_t tokens;
+    bool ids_given;
+
+    CudaMoeParams params() {
+      return {.layer = layer,
+              .programs = programs,
+              .workspace = workspace,
+              .x = x.address(),
+              .logits = ids_given ? 0 : logits.address(),
+              .expert_ids = ids_given ? ids.address() : 0,
+              .expert_weights = ids_given ? weights.address() : 0,
+              .y = y.address(),
+              .tokens = tokens};
+    }
+    std::vector<float> result() const {
+      const std::vector<std::uint32_t> words = y.read();
+      if (output == Element::kFp32) {
+        std::vector<float> floats(values);
+        std::memcpy(floats.data(), words.data(), values * sizeof(float));
+        return floats;
+      }
+      std::vector<std::uint16_t> bits(values);
+      std::memcpy(bits.data(), words.data(), values * sizeof(std::uint16_t));
+      return widened(bits, output);
+    }
+  };
+
+  Call call_of(const GpuLayer& layer, std::int64_t most_tokens = 0) {
+    const MoeWeights& weights = layer.test.weights;
+    CudaMoeLayer made = value_of(CudaMoeLayer::make(gpu(), layer.config(), weights));
+    CudaMoePrograms programs = value_of(
+        CudaMoePrograms::make(gpu(), made.problem(),
+                              test_tactics(made.problem(), layer.test.shape.tokens, gpu().info())));
+    const std::int64_t tokens = layer.test.shape.tokens;
+    CudaMoeWorkspace workspace =
+        value_of(CudaMoeWorkspace::make(programs, std::max(tokens, most_tokens)));
+    check_ok(workspace.poison());
+    const std::size_t values = layer.test.x.size();
+    const auto bytes = values * static_cast<std::size_t>(bytes_of(layer.output));
+    return {.layer = std::move(made),
+            .programs = std::move(programs),
+            .workspace = std::move(workspace),
+            .x = GpuArray<std::uint16_t>(narrowed(layer.test.x, layer.activations)),
+            .logits = GpuArray<float>(layer.routing.logits),
+            .ids = GpuArray<int>(layer.ids),
+            .weights = GpuArray<float>(layer.weights),
+            .y = GpuArray<std::uint32_t>::poisoned((bytes + 3) / 4),
+            .values = values,
+            .output = layer.output,
+            .tokens = tokens,
+            .ids_given = layer.test.ids_given()};
+  }
+
+  std::vector<float> run(Call& call) {
+    check_ok(cuda_moe(call.params(), stream()));
+    check_ok(stream().synchronize());
+    return call.result();
+  }
+
+  void check(const TestShape& shape, Element activations, Element output) {
+    SCOPED_TRACE(fmt::format("{}, elements {} and {}", shape.name, static_cast<int>(activations),
+                             static_cast<int>(output)));
+    const GpuLayer layer(shape, activations, output);
+    Call call = call_of(layer);
+    const std::vector<float> y = run(call);
+    // bf16 rounds the activated values, the rows and y by 2^-9 / sqrt(3) each: 2e-3 together.
+    EXPECT_LE(moe_error(y, layer.reference()), 4e-3);
+    // And the same bits again, whatever the first call left behind.
+    EXPECT_TRUE(same_bits(run(call), y));
+  }
+};
+
+TEST_F(CudaMoe, EveryShapeInBf16) {
+  for (const TestShape& shape : layer_shapes()) check(shape, Element::kBf16, Element::kBf16);
+}
+
+// Programs take seconds to compile, and the elements do not care for the shape: some of them.
+TEST_F(CudaMoe, Fp16) {
+  for (const TestShape& shape : layer_shapes()) {
+    if (shape.routing == TestRouting::kAfterTopK) check(shape, Element::kFp16, Element::kFp16);
+  }
+}
+
+TEST_F(CudaMoe, Fp32Output) {
+  for (const TestShape& shape : layer_shapes()) {
+    if (shape.routing != TestRouting::kSoftmax) check(shape, Element::kBf16, Element::kFp32);
+  }
+}
+
+TEST_F(CudaMoe, NoTokensLeaveEverythingAlone) {
+  const GpuLayer layer({.name = "few", .tokens = 3}, Element::kBf16, Element::kBf16);
+  Call call = call_of(layer);
+  call.tokens = 0;
+  check_ok(cuda_moe(call.params(), stream()));
+  check_ok(stream().synchronize());
+  for (const std::uint32_t word : call.y.read()) EXPECT_EQ(word, 0xffffffffU);
+}
+
+TEST_F(CudaMoe, AWorkspaceServesFewerTokens) {
+  const GpuLayer layer({.tokens = 5, .experts = 8}, Element::kBf16, Element::kBf16);
+  Call small = call_of(layer);
+  Call large = call_of(layer, 1000);
+  EXPECT_TRUE(same_bits(run(small), run(large)));
+}
+
+TEST_F(CudaMoe, SharedExpertsAreAddedLast) {
+  const GpuLayer layer({.tokens = 9, .experts = 8, .hidden = 96}, Element::kBf16, Element::kFp32);
+  Call call = call_of(layer);
+  const std::vector<float> without = run(call);
+  const std::vector<float> shared(without.size(), 3);
+  const GpuArray<float> shared_of_gpu(shared);
+  CudaMoeParams params = call.params();
+  params.shared = shared_of_gpu.address();
+  check_ok(cuda_moe(params, stream()));
+  check_ok(stream().synchronize());
+  const std::vector<float> with = call.result();
+  for (std::size_t at = 0; at < with.size(); ++at) ASSERT_EQ(with[at], without[at] + 3) << at;
+}
+
+TEST_F(CudaMoe, ChoicesOfNoExpertAreLeftOutAndCounted) {
+  TestShape shape{.tokens = 12, .experts = 6, .top_k = 3, .routing = TestRouting::kGiven};
+  GpuLayer layer(shape, Element::kBf16, Element::kBf16);
+  Call call = call_of(layer);
+  std::vector<std::int32_t> faulty = layer.ids;
+  for (const std::size_t at : {0U, 4U, 5U, 35U}) {
+    faulty[at] = at == 4 ? -1 : 6 + static_cast<std::int32_t>(at) * 100'000'000 / 40;
+    layer.weights[at] = 0;  // for the reference
+  }
+  call.ids.write(faulty);
+  EXPECT_EQ(value_of(call.workspace.dropped_choices()), 0);
+  EXPECT_LE(moe_error(run(call), layer.reference()), 4e-3);
+  EXPECT_EQ(value_of(call.workspace.dropped_choices()), 4);
+}
+
+TEST_F(CudaMoe, AGraphFollowsTheRoutingOfEveryReplay) {
+  for (const std::int64_t tokens : {4, 300}) {
+    const TestShape shape{
+        .tokens = tokens, .experts = 16, .top_k = 4, .hidden = 256, .intermediate = 128};
+    GpuLayer layer(shape, Element::kBf16, Element::kBf16);
+    Call call = call_of(layer);
+    Call eager = call_of(layer);
+    cuda::Graph graph =
+        value_of(stream().capture([&] { return cuda_moe(call.params(), stream()); }));
+    Random random(5);
+    for (int replay = 0; replay < 6; ++replay) {
+      // Some replays leave most experts empty.
+      layer.routing.logits = gaussian(random, tokens * 16, replay % 2 == 0 ? 1 : 0.001);
+      for (std::size_t at = 0; at < layer.routing.logits.size(); ++at) {
+        if (replay % 2 == 1 && at % 16 > 4) layer.routing.logits[at] -= 50;
+      }
+      layer.choose();
+      call.logits.write(layer.routing.logits);
+      eager.logits.write(layer.routing.logits);
+      check_ok(graph.launch(stream()));
+      check_ok(stream().synchronize());
+      const std::vector<float> y = call.result();
+      EXPECT_TRUE(same_bits(y, run(eager))) << replay;
+      EXPECT_LE(moe_error(y, layer.reference()), 4e-3) << replay;
+    }
+  }
+}
+
+TEST_F(CudaMoe, TwoStreamsAtOnce) {
+  const TestShape shape{
+      .tokens = 200, .experts = 16, .top_k = 4, .hidden = 512, .intermediate = 256};
+  const GpuLayer layer(shape, Element::kBf16, Element::kBf16);
+  Call first = call_of(layer);
+  Call second = call_of(layer);
+  const std::vector<float> alone = run(first);
+  cuda::Stream other = value_of(cuda::Stream::make());
+  for (int round = 0; round < 20; ++round) {
+    check_ok(cuda_moe(first.params(), stream()));
+    check_ok(cuda_moe(second.params(), other));
+  }
+  check_ok(stream().synchronize());
+  check_ok(other.synchronize());
+  EXPECT_TRUE(same_bits(first.result(), alone));
+  EXPECT_TRUE(same_bits(second.result(), alone));
+}
+
+TEST_F(CudaMoe, RandomLayersKeepTheSizeOfActivations) {
+  for (const Format format : {Format::kNvfp4, Format::kMxfp4}) {
+    const CudaMoeConfig config{.hidden = 1024,
+                               .intermediate = 512,
+                               .router = {.experts = 8, .top_k = 2},
+                               .output = Element::kFp32};
+    const CudaMoeLayer layer = value_of(CudaMoeLayer::random(gpu(), config, format, 7));
+    const CudaMoePrograms programs = value_of(CudaMoePrograms::make(
+        gpu(), layer.problem(), test_tactics(layer.problem(), 16, gpu().info())));
+    CudaMoeWorkspace workspace = value_of(CudaMoeWorkspace::make(programs, 16));
+    check_ok(workspace.poison());
+    Random random(3);
+    const GpuArray<std::uint16_t> x(narrowed(gaussian(random, 16 * 1024), Element::kBf16));
+    const GpuArray<float> logits(gaussian(random, 16 * 8));
+    const auto y = GpuArray<float>::poisoned(16 * 1024);
+    check_ok(cuda_moe({.layer = layer,
+                       .programs = programs,
+                       .workspace = workspace,
+                       .x = x.address(),
+                       .logits = logits.address(),
+                       .y = y.address(),
+                       .tokens = 16},
+                      stream()));
+    check_ok(stream().synchronize());
+    double squares = 0;
+    for (const float value : y.read()) squares += static_cast<double>(value * value);
+    // Gate and up have size 1, their SwiGLU about 0.6, two softmax weights of 8 each 0.3.
+    const double size = std::sqrt(squares / (16 * 1024));
+    EXPECT_GT(size, 0.03);
+    EXPECT_LT(size, 3);
+  }
+}
+
+TEST_F(CudaMoe, RefusesWhatDoesNotFitTogether) {
+  const GpuLayer layer({.tokens = 5, .experts = 8}, Element::kBf16, Element::kBf16);
+  Call call = call_of(layer);
+  const auto refusal = [&](CudaMoeParams params) {
+    const Result<> result = cuda_moe(params, stream());
+    return result.ok() ? "" : result.error().message;
+  };
+  const auto refusal_with = [&](const auto& change) {
+    CudaMoeParams params = call.params();
+    change(params);
+    return refusal(params);
+  };
+  EXPECT_EQ(refusal_with([](CudaMoeParams& params) { params.tokens = 6; }),
+            "6 tokens; the workspace holds 0 to 5");
+  EXPECT_NE(refusal_with([](CudaMoeParams& params) { params.tokens = -1; }), "");
+  EXPECT_EQ(refusal_with([](CudaMoeParams& params) { params.logits = 0; }),
+            "give the layer either logits or expert ids with their weights");
+  EXPECT_NE(refusal_with([](CudaMoeParams& params) { params.y += 2; }).find("not aligned"),
+            std::string::npos);
+  EXPECT_EQ(refusal_with([](CudaMoeParams& params) { params.x = 0; }),
+            "the layer has no address of x");
+  const GpuLayer other({.tokens = 5, .experts = 9}, Element::kBf16, Element::kBf16);
+  Call another = call_of(other);
+  EXPECT_EQ(refusal({.layer = another.layer,
+                     .programs = call.programs,
+                     .workspace = call.workspace,
+                     .x = call.x.address(),
+                     .logits = call.logits.address(),
+                     .y = call.y.address(),
+                     .tokens = 5}),
+            "the kernels were made for another layer's shape");
+  EXPECT_EQ(refusal({.layer = call.layer,
+                     .programs = call.programs,
+                     .workspace = another.workspace,
+                     .x = call.x.address(),
+                     .logits = call.logits.address(),
+                     .y = call.y.address(),
+                     .tokens = 5}),
+            "the workspace was made for other kernels");
+}
+
+}  // namespace
+}  // namespace nibble
