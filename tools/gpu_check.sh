@@ -1,37 +1,147 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one call, with a short table last. Run it on a machine with an NVIDIA
-# driver; the programs may have been built elsewhere.
+# Every test that needs a GPU, in one call on a machine with an NVIDIA driver and nothing else: the programs
+# are built elsewhere and carried (tools/gpu_pack.sh). Prints a short table last.
 #
-#   tools/gpu_check.sh            programs in build/
-#   tools/gpu_check.sh DIR        programs in DIR (nibble, nibble_machine_test)
+#   tools/gpu_check.sh                     programs in $NIBBLE_GPU_DIR, else in .gpu/
+#   tools/gpu_check.sh DIR                 programs in DIR
+#   tools/gpu_check.sh --only cuda,bench   these suites alone: cuda, kernels, bench, machine, doctor,
+#                                          analyze, telemetry (which needs torch)
+#   tools/gpu_check.sh --sanitize          and once more under compute-sanitizer: memcheck, racecheck,
+#                                          initcheck; --sanitize=memcheck,... for some of them
+#   tools/gpu_check.sh --filter PATTERN    of the tests, in place of Cuda*
+#   tools/gpu_check.sh --seconds S         at most for one suite (300)
+#
+# Exit status 1 where something failed, a suite crashed, or a filter matched no test. What was skipped is
+# said, with the reason.
 set -uo pipefail
-cd "$(dirname "$0")/.."
-if [[ $# -gt 0 ]]; then
-  nibble=$1/nibble machine_test=$1/nibble_machine_test
-else
-  nibble=build/src/cli/nibble machine_test=build/src/machine/nibble_machine_test
-fi
+cd "$(dirname "$0")/.." || exit
+source tools/gpu_programs.sh
+
+dir=${NIBBLE_GPU_DIR:-.gpu}
+only=doctor,machine,analyze,cuda,kernels,bench,telemetry
+filter='Cuda*'
+seconds=300
+tools=
+refuse() {
+  echo "tools/gpu_check.sh: $1" >&2
+  exit 2
+}
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --only | --filter | --seconds)
+      [[ $# -ge 2 ]] || refuse "$1 needs a value"
+      printf -v "${1#--}" '%s' "$2"
+      shift
+      ;;
+    --sanitize) tools=memcheck,racecheck,initcheck ;;
+    --sanitize=*) tools=${1#--sanitize=} ;;
+    -*) refuse "there is no option $1" ;;
+    *) dir=$1 ;;
+  esac
+  shift
+done
+gpu_programs "$dir" || refuse "$dir has no nibble; make it with tools/gpu_pack.sh, or name another folder"
+nibble=$dir/nibble
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 
 rows=()
-failed=0
-check() {  # check NAME COMMAND...
-  local name=$1 verdict=passed
-  shift
-  echo "== $name: $*"
-  "$@" || { verdict=FAILED failed=$((failed + 1)); }
-  rows+=("$(printf '%-28s %s' "$name" "$verdict")")
+notes=()
+failures=0
+all_passed=0
+row() { rows+=("$(printf '%-22s %7s %7s %7s %8s' "$@")"); }
+wanted() { [[ ,$only, == *,$1,* ]]; }
+count() {  # count WORD: of gtest's summary in the log; 0 when it has none
+  local found
+  found=$(sed -n "s/^\[  $1 *\] \([0-9]*\) test.*/\1/p" "$log" | tail -1)
+  echo "${found:-0}"
 }
 
-has_gpu() { "$nibble" doctor --json | grep -q '"catalog_name"'; }
-this_machine() { "$nibble" analyze --model glm-5-nvfp4 --machine this --tp 8 --concurrency 1,64,1024; }
+# run NAME COMMAND...: its output is shown; begun and seconds go to the row.
+run() {
+  local name=$1
+  shift
+  echo "== $name: $*"
+  begun=$SECONDS
+  timeout --kill-after=10 "$seconds" "$@" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  [[ $status -eq 124 || $status -eq 137 ]] && notes+=("$name: stopped after $seconds s")
+}
 
-check "doctor" "$nibble" doctor
-check "doctor finds a GPU" has_gpu
-check "NVML" "$machine_test" --gtest_filter='Nvml.*'
-check "analyze --machine this" this_machine
-check "telemetry under three loads" python3 tools/gpu_telemetry.py "$nibble"
+suite() {  # suite NAME COMMAND...: a program of gtest
+  local name=$1 passed failed skipped
+  run "$@"
+  passed=$(count PASSED) failed=$(count FAILED) skipped=$(count SKIPPED)
+  if [[ $status -ne 0 && $failed -eq 0 ]]; then
+    failed=1
+    notes+=("$name: ended with status $status before its summary, or not by its tests")
+  elif [[ $((passed + failed + skipped)) -eq 0 ]]; then
+    failed=1
+    notes+=("$name: no test matches")
+  elif [[ $((passed + failed)) -eq 0 ]]; then
+    notes+=("$name: everything was skipped: $(grep -m1 -A1 ': Skipped$' "$log" | tail -1)")
+  elif [[ $skipped -gt 0 ]]; then
+    notes+=("$name: $skipped skipped: $(grep -m1 -A1 ': Skipped$' "$log" | tail -1)")
+  fi
+  row "$name" "$passed" "$failed" "$skipped" $((SECONDS - begun))
+  failures=$((failures + failed)) all_passed=$((all_passed + passed))
+}
 
-printf '\n%s\n' "${rows[@]}"
-passed=$((${#rows[@]} - failed))
-echo "$passed passed, $failed failed"
-[[ $failed -eq 0 ]]
+check() {  # check NAME COMMAND...: one that its status judges
+  run "$@"
+  if [[ $status -eq 0 ]]; then
+    row "$1" 1 0 0 $((SECONDS - begun))
+    all_passed=$((all_passed + 1))
+  else
+    row "$1" 0 1 0 $((SECONDS - begun))
+    failures=$((failures + 1))
+  fi
+}
+skip() {  # skip NAME REASON
+  row "$1" 0 0 1 0
+  notes+=("$1: everything was skipped: $2")
+}
+
+no_gpu=
+"$nibble" doctor --json 2>/dev/null | grep -q '"arch": "sm_' || no_gpu="nibble doctor finds no GPU"
+
+wanted doctor && if [[ $no_gpu ]]; then skip doctor "$no_gpu"; else check doctor "$nibble" doctor; fi
+wanted analyze && if [[ $no_gpu ]]; then skip analyze "$no_gpu"; else
+  check analyze "$nibble" analyze --model glm-5-nvfp4 --machine this --tp 8 --concurrency 1,64,1024
+fi
+for name in machine cuda kernels bench; do
+  wanted $name || continue
+  program=$dir/nibble_${name}_test
+  if [[ ! -x $program ]]; then
+    skip $name "$dir has no nibble_${name}_test"
+    continue
+  fi
+  of=$filter
+  [[ $name == machine ]] && of='Nvml.*'
+  suite $name "$program" --gtest_filter="$of"
+  [[ $name == machine ]] && continue
+  for tool in ${tools//,/ }; do
+    if ! command -v compute-sanitizer >/dev/null; then
+      skip "$name, $tool" "there is no compute-sanitizer"
+    elif [[ $no_gpu ]]; then
+      skip "$name, $tool" "$no_gpu"
+    else
+      # Error status 9 tells what it found from what the tests found. NCCL's kernels are not ours to judge.
+      [[ $of == *-* ]] || of="$of:-CudaLink*"
+      suite "$name, $tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" \
+        --gtest_filter="$of"
+    fi
+  done
+done
+wanted telemetry && if [[ $no_gpu ]]; then skip telemetry "$no_gpu"
+elif ! python3 -c 'import torch' 2>/dev/null; then skip telemetry "there is no torch"
+else check telemetry python3 tools/gpu_telemetry.py "$nibble"; fi
+
+[[ ${#rows[@]} -gt 0 ]] || refuse "--only $only names no suite"
+printf '\n%-22s %7s %7s %7s %8s\n' suite passed failed skipped seconds
+printf '%s\n' "${rows[@]}"
+[[ ${#notes[@]} -gt 0 ]] && printf '%s\n' "${notes[@]}"
+if [[ $failures -eq 0 && $all_passed -eq 0 ]]; then
+  echo "everything was skipped: nothing is shown to work"
+fi
+[[ $failures -eq 0 ]]

@@ -24,14 +24,19 @@ WITHIN = 0.15  # what a prediction is asked to hold to
 
 # The sources that the time of a kind of row depends on.
 SOURCES = {"gemm": ("gemm",), "moe": ("gemm", "moe", "lanes")}
+GPU_SOURCES = {"gemm": ("gemm/device", "device", "ptx"),
+               "moe": ("gemm/device", "moe/device", "device", "ptx")}
 
 
 def source_hash(root, folders):
-    """sha256 over names and contents of the kernels' sources; tests and comment lines are left out."""
+    """sha256 over names and contents of the kernels' sources; tests and comment lines are left out, and
+    so is device code in the folders of a CPU's kernels."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted((root / "src/kernels" / folder).rglob("*")):
             if not path.is_file() or path.stem.endswith("_test"):
+                continue
+            if "device" not in folder and "device" in path.relative_to(root / "src/kernels").parts:
                 continue
             digest.update(str(path.relative_to(root)).encode() + b"\0")
             lines = path.read_bytes().splitlines(keepends=True)
@@ -39,8 +44,9 @@ def source_hash(root, folders):
     return digest.hexdigest()
 
 
-def source_hashes(root):
-    return {kind: source_hash(root, folders) for kind, folders in SOURCES.items()}
+def source_hashes(root, gpu=False):
+    sources = GPU_SOURCES if gpu else SOURCES
+    return {kind: source_hash(root, folders) for kind, folders in sources.items()}
 
 
 def record(root, name, words):
@@ -61,7 +67,7 @@ def record(root, name, words):
         "command": bench["command"],
         "machine": bench["machine"]["title"],
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        "kernel_sources": source_hashes(root),
+        "kernel_sources": source_hashes(root, "gpu_roofs" in bench),
         "bench": bench,
     }
     path = root / "docs/measured" / f"{name}.json"
@@ -99,9 +105,10 @@ def row_text(row, stale):
     else:
         bound = (f"memory {row.get('roof_gb_s', row.get('bandwidth_gb_s')):.1f} GB/s" if row["bound_by"] == "memory" else
                  f"multiply {row.get('roof_tops', row.get('tops')) * 1e3:.0f} Gop/s")
-        off = row["predicted_ratio"] - 1
+        off = row["predicted_ratio"]
+        off = "-" if off is None else f"{100 * (off - 1):+.0f} %"
         cells += [time_text(row["time_us"]), row["samples"], time_text(row["floor_us"]),
-                  f"{1 / row['roof_share']:.2f}", interval_text(row), bound, f"{100 * off:+.0f} %"]
+                  f"{1 / row['roof_share']:.2f}", interval_text(row), bound, off]
     cells.append(("stale" if stale else "") if row["error"] is None else "ERROR")
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
@@ -111,7 +118,7 @@ COLUMNS = ["op", "shape", "weights x activations", "tokens", "weights", "time", 
 
 
 def predictions_text(rows):
-    timed = [row for row in rows if row["time_us"] is not None]
+    timed = [row for row in rows if row["time_us"] is not None and row["predicted_ratio"] is not None]
     if not timed:
         return []
     off = [row["predicted_ratio"] - 1 for row in timed]
@@ -119,6 +126,58 @@ def predictions_text(rows):
     worst = max(off, key=abs)
     return [f"Predictions within {100 * WITHIN:.0f} % of the time: {within} of {len(timed)} rows; the "
             f"worst is off by {100 * worst:+.0f} %.", ""]
+
+
+def board_text(conditions):
+    """Clock, power, temperature and throttling as the board told them."""
+    parts = [f"{conditions[key]:.0f} {unit}" for key, unit in
+             (("clock_mhz", "MHz"), ("power_w", "W"), ("temperature_c", "C"))
+             if conditions[key] is not None]
+    return ", ".join(parts + conditions["throttled"]) or "-"
+
+
+GPU_COLUMNS = ["op", "shape", "weights x activations", "tokens", "routing", "time", "floor",
+               "time / floor", "launches", "time / (floor + launches)", "predicted - time", "kernel",
+               "board", ""]
+
+
+def gpu_row_text(row, stale):
+    cells = [row["op"], shape_text(row), f"{row['format']} x {row['activations']}", row["tokens"],
+             row["routing"] or "-"]
+    if row["time_us"] is None or row["floor_us"] is None:
+        cells += [f"not timed: {row['error']}"] + ["-"] * 5 + [row["kernel"], "-"]
+    else:
+        launch, over, ratio = row["launch_floor_us"], row["time_over_floors"], row["predicted_ratio"]
+        cells += [time_text(row["time_us"]), time_text(row["floor_us"]), f"{1 / row['roof_share']:.2f}",
+                  "-" if launch is None else f"{row['launches']}: {time_text(launch)}",
+                  "-" if over is None else f"{over:.2f}",
+                  "-" if ratio is None else f"{100 * (ratio - 1):+.0f} %",
+                  f"{row['kernel']} {row['tactic'] or ''}".strip(), board_text(row["conditions"])]
+    cells.append(("stale" if stale else "") if row["error"] is None else "ERROR")
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def table_text(columns, rows):
+    return ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns), *rows, ""]
+
+
+def gpu_result_text(name, result, hashes):
+    bench = result["bench"]
+    stale = {kind: result["kernel_sources"].get(kind) != value for kind, value in hashes.items()}
+    lines = [f"### {name}",
+             f"{result['date']}, {result['machine']}, driver {bench['gpu_roofs']['driver'] or 'unknown'}, "
+             f"{bench['compiler']}, commit {result['commit'][:12]}"
+             f"{' with changes' if result['changed_since_commit'] else ''}: `{result['command']}`.", ""]
+    roofs = [f"| {key} | " + (f"{roof['value']:.4g} | {roof['path']}" if roof["reason"] is None
+                              else f"- | {roof['reason']}") + f" | {board_text(roof['conditions'])} |"
+             for key, roof in bench["gpu_roofs"]["roofs"].items()]
+    lines += table_text(["roof", "value", "measured with", "board"], roofs)
+    for title, rows in (("", bench["rows"]), ("cuBLASLt on the same dense shapes:", bench["baselines"])):
+        if not rows:
+            continue
+        lines += [title, ""] if title else predictions_text(rows)
+        lines += table_text(GPU_COLUMNS, [gpu_row_text(row, stale[row["kind"]]) for row in rows])
+    return lines
 
 
 def result_text(name, result, hashes):
@@ -153,15 +212,22 @@ def result_text(name, result, hashes):
 
 def section(root):
     """The generated part of docs/measured.md, without its marks."""
-    hashes = source_hashes(root)
+    hashes, gpu_hashes = source_hashes(root), source_hashes(root, gpu=True)
     lines = ["## CPU kernels",
              "Made from docs/measured/*.json by `tools/measured.py write`; docs/measuring.md says how "
              "each number is measured and what a prediction is made of. Every row that was measured is "
              "here.", ""]
+    of_gpus = []
     for path in sorted((root / "docs/measured").glob("*.json")):
         result = json.loads(path.read_text())
-        if result["schema"] == "nibble.measured/1":
+        if result["schema"] != "nibble.measured/1":
+            continue
+        if "gpu_roofs" in result["bench"]:
+            of_gpus += gpu_result_text(path.stem, result, gpu_hashes)
+        elif "link" not in result["bench"]:
             lines += result_text(path.stem, result, hashes)
+    if of_gpus:
+        lines += ["## GPU kernels", "Made and kept as those above.", "", *of_gpus]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

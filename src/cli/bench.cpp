@@ -8,6 +8,8 @@
 #include "base/thread_pool.h"
 #include "bench/model_shapes.h"
 #include "bench/shapes_file.h"
+#include "cli/bench_cuda.h"
+#include "cli/bench_link.h"
 #include "cli/bench_model.h"
 #include "cli/version.h"
 #include "model/config.h"
@@ -121,31 +123,36 @@ Result<std::vector<BenchShape>> shapes_of_model(const Arguments& arguments, Benc
 }
 
 // The options that what is measured takes: others would be ignored, and are refused.
-Result<> check_applicable(const Arguments& arguments, const std::string& what) {
+Result<> check_applicable(const Arguments& arguments, const std::string& what, bool on_cuda) {
   const std::vector<std::string> kernels = {
-      "--format",  "--activations", "--n",    "--k",       "--experts", "--top-k",
-      "--tokens",  "--model",       "--tp",   "--shapes",  "--cold",    "--hot",
-      "--seconds", "--isa",         "--seed", "--threads", "--csv",     "--json"};
+      "--format", "--activations", "--n",      "--k",    "--experts", "--top-k",   "--tokens",
+      "--model",  "--tp",          "--shapes", "--cold", "--hot",     "--seconds", "--isa",
+      "--seed",   "--threads",     "--csv",    "--json", "--on"};
   const std::map<std::string, std::vector<std::string>> takes = {
       {"", kernels},
       {"gemm", kernels},
       {"moe", kernels},
-      {"roof", {"--threads", "--csv", "--json"}},
+      {"roof", {"--threads", "--csv", "--json", "--on"}},
+      {"link", bench_link_takes()},
       {"step",
        {"--model", "--activations", "--kv-format", "--concurrency", "--context", "--seconds",
         "--isa", "--seed", "--threads", "--json"}},
       {"perplexity",
        {"--model", "--activations", "--kv-format", "--text", "--window", "--isa", "--threads",
         "--json"}}};
-  const std::vector<std::string>& taken = takes.at(what);
+  const std::vector<std::string> taken = on_cuda ? bench_cuda_takes(what) : takes.at(what);
   for (const auto& [name, values] : arguments.given) {
     if (name == "WHAT" || std::find(taken.begin(), taken.end(), name) != taken.end()) continue;
-    return usage_error("{} does not apply to \"bench{}{}\"; leave it out", name,
-                       what.empty() ? "" : " ", what);
+    return usage_error("{} does not apply to \"bench{}{}\"{}; leave it out", name,
+                       what.empty() ? "" : " ", what, on_cuda ? " on a GPU" : "");
   }
+  if (on_cuda) return {};
   if (what.empty() || what == "gemm" || what == "moe") {
     if (arguments.text("--activations").value_or("") == "fp32") {
       return usage_error("--activations fp32 is of \"bench step\" and \"bench perplexity\"");
+    }
+    if (arguments.text("--activations").value_or("") == "fp16") {
+      return usage_error("--activations fp16 is of --on cuda:N: no CPU kernel takes it");
     }
   }
   return {};
@@ -222,11 +229,19 @@ Result<int> execute_bench(const Arguments& arguments) {
   if (arguments.has("--json") && arguments.has("--csv")) {
     return usage_error("--json and --csv exclude each other; give one");
   }
+  if (arguments.has("--import")) return run_bench_import(arguments);
   const std::string what = arguments.text("WHAT").value_or("");
-  NIBBLE_RETURN_IF_ERROR(check_applicable(arguments, what));
+  const bool is_cuda_work = what == "roof" || what == "gemm" || what == "moe";
+  bool on_cuda = false;
+  if (is_cuda_work) {
+    NIBBLE_ASSIGN_OR_RETURN(on_cuda, is_on_cuda(arguments));
+  }
+  NIBBLE_RETURN_IF_ERROR(check_applicable(arguments, what, on_cuda));
+  if (on_cuda) return run_bench_cuda(arguments, what);
   NIBBLE_RETURN_IF_ERROR(check_isa(arguments));
   if (what == "step") return run_bench_step(arguments);
   if (what == "perplexity") return run_bench_perplexity(arguments);
+  if (what == "link") return run_bench_link(arguments);
   NIBBLE_ASSIGN_OR_RETURN(BenchRequest request, request_from(arguments, what));
   std::vector<std::string> notes;
   NIBBLE_ASSIGN_OR_RETURN(request.shapes, wanted_shapes(arguments, what, notes));
@@ -272,7 +287,7 @@ std::vector<OptionDef> shape_options() {
        .kind = ValueKind::kChoice,
        .help = "number format of the activations",
        .default_text = "bf16 and int8; with --model the checkpoint's; of step and perplexity fp32",
-       .choices = {"bf16", "int8", "nvfp4", "fp32"}},
+       .choices = {"bf16", "int8", "nvfp4", "fp32", "fp16"}},
       number("--n", "output features of a matrix; of a layer, the intermediate size", kN),
       number("--k", "input features of a matrix; of a layer, the hidden size", kK),
       number("--experts", "matrices; 1 is an ordinary product", kExperts),
@@ -331,6 +346,8 @@ CommandDef bench_command() {
   std::vector<OptionDef> options = shape_options();
   for (OptionDef& option : run_options()) options.push_back(std::move(option));
   for (OptionDef& option : bench_model_options()) options.push_back(std::move(option));
+  for (OptionDef& option : bench_link_options()) options.push_back(std::move(option));
+  for (OptionDef& option : bench_cuda_options()) options.push_back(std::move(option));
   return {
       .name = "bench",
       .summary = "what this machine can do at most, and how near the kernels come to it",
@@ -341,12 +358,18 @@ CommandDef bench_command() {
           "than a minute. \"roof\" measures the roofs for every number of threads, \"gemm\" "
           "products, \"moe\" whole mixture-of-experts layers; \"step\" the decode step of the "
           "engine behind `nibble serve` with a checkpoint, operation by operation, and "
-          "\"perplexity\" how well that checkpoint foretells a text.\n\n"
+          "\"perplexity\" how well that checkpoint foretells a text; \"link\" copies and NCCL's "
+          "collectives between GPUs.\n\n"
           "Each kernel is checked against a double-precision reference before it is timed. Runs "
           "alternate with the roof, so that both see the same machine; the median of the pairs is "
           "reported with its 95 % interval. A row above 100 % of its roof is an error (status 1), "
           "but on a busy machine only marked. "
-          "The roofs are kept under the XDG cache for \"analyze --machine this\".",
+          "The roofs are kept under the XDG cache for \"analyze --machine this\".\n\n"
+          "With --on cuda:N roof, gemm and moe are measured on a GPU: graphs that hold one run "
+          "each "
+          "are replayed, with other routing and other weights each time, and cuBLASLt's products "
+          "of "
+          "the same shapes stand beside them where it is installed.",
       .options = std::move(options),
       .examples =
           {{"nibble bench", "roofs and a first table"},
@@ -357,14 +380,19 @@ CommandDef bench_command() {
             "a whole layer"},
            {"nibble bench step --model DIR --concurrency 1,4,16",
             "the engine's decode step beside its floor; without --model of the embedded model"},
-           {"nibble bench perplexity --text book.txt", "bits per character of the embedded model"}},
+           {"nibble bench perplexity --text book.txt", "bits per character of the embedded model"},
+           {"nibble bench moe --on cuda:0 --model glm-5-nvfp4 --tp 8 --tokens-per-expert 1,8,32",
+            "the layer of experts on a GPU, beside its floor"},
+           {"nibble bench --import results.csv --json", "what flashinfer_benchmark.py measured"},
+           {"nibble bench link --on cuda:0,1 --save-machine mine.json",
+            "copies and NCCL's collectives between two GPUs; then analyze --machine mine.json"}},
       .run = execute_bench,
       .operands = {{.name = "WHAT",
                     .value = "WHAT",
                     .kind = ValueKind::kChoice,
                     .help = "what to measure",
                     .default_text = "roofs and a small table",
-                    .choices = {"roof", "gemm", "moe", "step", "perplexity"}}}};
+                    .choices = {"roof", "gemm", "moe", "step", "perplexity", "link"}}}};
 }
 
 }  // namespace nibble::cli

@@ -35,6 +35,9 @@ class LiveRun {
   // a reason there. A run error only where no request succeeded at all.
   Result<> measure(diagnose::Evidence& evidence);
 
+  // Sequences of the levels that will be run.
+  std::vector<std::int64_t> users() const;
+
   // One level more, with other options than the sweep had; nibble.load/1.
   Result<Json> load_again(const std::vector<LoadChange>& changes);
 
@@ -49,7 +52,6 @@ class LiveRun {
   Result<> start_own(const Arguments& arguments);
   void look_for_model();
   void measure_kernels(diagnose::Evidence& evidence);
-  std::vector<std::int64_t> users() const;
 
   Arguments load_;                     // for load_flags_from
   std::optional<ChildServer> server_;  // of our own

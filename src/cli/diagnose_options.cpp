@@ -62,6 +62,12 @@ std::vector<OptionDef> own_options() {
        .kind = ValueKind::kFile,
        .help = "which kernels belong to which operation, instead of the built-in list",
        .group = kWhat},
+      {.name = "--on",
+       .value = "cuda:N",
+       .help = "time roofs and the kernels of a rank's step on this GPU, beside --from, --case or "
+               "--server, or alone; --model says whose kernels, but for a case",
+       .default_text = "cpu",
+       .group = kWhat},
       {.name = "--serve-option",
        .value = "WORD",
        .help = "a word for the server that is started where none is named, as "

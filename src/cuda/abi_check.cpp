@@ -67,7 +67,13 @@ static_assert(kDeviceRegistersPerMultiprocessor ==
 static_assert(kDeviceSharedPerBlockOptin == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 static_assert(kFunctionMaxThreads == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 static_assert(kFunctionSharedBytes == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+static_assert(kFunctionLocalBytes == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
 static_assert(kFunctionRegisters == CU_FUNC_ATTRIBUTE_NUM_REGS);
+static_assert(kFunctionPtxVersion == CU_FUNC_ATTRIBUTE_PTX_VERSION);
+static_assert(kFunctionBinaryVersion == CU_FUNC_ATTRIBUTE_BINARY_VERSION);
+static_assert(kJitErrorLog == CU_JIT_ERROR_LOG_BUFFER);
+static_assert(kJitErrorLogBytes == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+static_assert(sizeof(CUjit_option) == sizeof(int));
 static_assert(kFunctionMaxDynamicShared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kEventRecordExternal == CU_EVENT_RECORD_EXTERNAL);

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cuda/arch.h"
 #include "cuda/cubin_cache.h"
 #include "cuda/nvrtc.h"
+#include "cuda/ptx.h"
 #include "cuda/sha256.h"
 
 namespace nibble::cuda {
@@ -15,28 +17,18 @@ namespace {
 // To be counted up whenever the options below, or what an entry of the cache means, changes.
 constexpr std::string_view kFormat = "nibble.compile/1";
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-// "sm_90", "sm_90a", "sm_100f".
-bool is_arch(std::string_view arch) {
-  if (!arch.starts_with("sm_")) return false;
-  arch.remove_prefix(3);
-  if (!arch.empty() && (arch.back() == 'a' || arch.back() == 'f')) arch.remove_suffix(1);
-  return arch.size() >= 2 && arch.size() <= 3 && std::all_of(arch.begin(), arch.end(), is_digit);
-}
-
 // The source as NVRTC takes it, files in the order of their names.
 Result<NvrtcInput> make_input(const CompileRequest& request) {
-  if (!is_arch(request.arch)) {
-    return input_error("\"{}\" is no architecture to compile {} for; write it as sm_80 or sm_90a",
-                       printable(request.arch), request.name);
+  const std::optional<Arch> arch = parse_arch(request.arch);
+  if (!arch) {
+    return input_error(
+        "\"{}\" is no architecture to compile {} for; write it as sm_80, sm_90a or compute_80",
+        printable(request.arch), request.name);
   }
   NvrtcInput input{.program = request.name,
                    .main_name = request.name + ".cu",
                    .main_text = request.main,
-                   .arch = request.arch};
+                   .arch = *arch};
   for (const SourceFile& file : request.files) {
     if (file.name == request.main) {
       input.main_name = file.name;
@@ -52,19 +44,21 @@ Result<NvrtcInput> make_input(const CompileRequest& request) {
     return input_error("{} has two files named {}; give each once", request.name, twice->first);
   }
   // No folder is searched, not even the one we run in, and every function without a word is for the
-  // device. What ptxas says is the source of the spills.
-  input.options = {"--std=c++20", "--device-as-default-execution-space", "--no-source-include",
-                   "--ptxas-options=-v"};
+  // device.
+  input.options = {"--std=c++20", "--device-as-default-execution-space", "--no-source-include"};
+  // What ptxas says is the source of the spills.
+  if (!arch->ptx) input.options.emplace_back("--ptxas-options=-v");
   for (const std::string& define : request.defines) input.options.push_back("-D" + define);
   input.options.insert(input.options.end(), request.options.begin(), request.options.end());
   return input;
 }
 
 std::string key_of(const NvrtcInput& input) {
+  const std::string arch = input.arch.name();
   Sha256 hash;
   for (const std::string_view part :
        {kFormat, std::string_view(input.program), std::string_view(input.main_name),
-        std::string_view(input.main_text), std::string_view(input.arch)}) {
+        std::string_view(input.main_text), std::string_view(arch)}) {
     hash.add_part(part);
   }
   hash.add_part(fmt::format("{} options", input.options.size()));
@@ -76,10 +70,18 @@ std::string key_of(const NvrtcInput& input) {
   return hash.hex();
 }
 
-Result<Cubin> make_cubin(CacheEntry entry) {
+Result<Cubin> make_cubin(CacheEntry entry, const Arch& arch) {
   Cubin cubin;
-  NIBBLE_ASSIGN_OR_RETURN(cubin.kernels, read_kernels(entry.image));
-  NIBBLE_RETURN_IF_ERROR(add_log_facts(entry.log, cubin.kernels));
+  if (entry.arch != arch.name()) {
+    return run_error("{} was compiled for {}, and {} was asked for", entry.program,
+                     printable(entry.arch), arch.name());
+  }
+  if (arch.ptx) {
+    NIBBLE_ASSIGN_OR_RETURN(cubin.kernels, read_ptx_kernels(entry.image, arch));
+  } else {
+    NIBBLE_ASSIGN_OR_RETURN(cubin.kernels, read_kernels(entry.image));
+    NIBBLE_RETURN_IF_ERROR(add_log_facts(entry.log, cubin.kernels));
+  }
   cubin.warnings = log_warnings(entry.log);
   cubin.program = std::move(entry.program);
   cubin.arch = std::move(entry.arch);
@@ -91,11 +93,11 @@ Result<Cubin> make_cubin(CacheEntry entry) {
 
 // From the cache, or nothing with a note.
 std::optional<Cubin> find_cubin(const CubinCache& cache, const std::string& key,
-                                const std::string& compiler, std::string& note) {
+                                const std::string& compiler, const Arch& arch, std::string& note) {
   CacheFound found = cache.find(key, compiler);
   note = std::move(found.note);
   if (!found.entry) return std::nullopt;
-  Result<Cubin> cubin = make_cubin(std::move(*found.entry));
+  Result<Cubin> cubin = make_cubin(std::move(*found.entry), arch);
   if (!cubin) {
     note = cubin.error().message;
     return std::nullopt;
@@ -132,7 +134,7 @@ Result<Cubin> compile_with(const CompileRequest& request, const Result<const Nvr
   const std::string key = key_of(input);
   const std::string identity = nvrtc ? (*nvrtc)->identity() : "";
   std::string note;
-  if (std::optional<Cubin> kept = find_cubin(cache, key, identity, note)) {
+  if (std::optional<Cubin> kept = find_cubin(cache, key, identity, input.arch, note)) {
     if (!nvrtc) {
       kept->note = fmt::format("compiled earlier by {}; there is no NVRTC here", kept->compiler);
     }
@@ -147,7 +149,7 @@ Result<Cubin> compile_with(const CompileRequest& request, const Result<const Nvr
                    .log = std::move(output.log),
                    .image = std::move(output.image)};
   const Result<> kept = cache.keep(key, identity, entry);
-  NIBBLE_ASSIGN_OR_RETURN(Cubin cubin, make_cubin(std::move(entry)));
+  NIBBLE_ASSIGN_OR_RETURN(Cubin cubin, make_cubin(std::move(entry), input.arch));
   if (!kept) {
     cubin.note = kept.error().message;
   } else if (!note.empty()) {

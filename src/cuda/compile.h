@@ -1,4 +1,4 @@
-// CUDA C++ in memory -> a cubin, by NVRTC, for any architecture and without a GPU. What was
+// CUDA C++ in memory -> a cubin or PTX, by NVRTC, for any architecture and without a GPU. What was
 // compiled is kept on disk (docs/cuda.md).
 //
 //   const SourceFile files[] = {{"kernels/device/types.cuh", types_text}, {"add.cu", add_text}};
@@ -27,8 +27,8 @@ struct CompileRequest {
   std::span<const SourceFile> files;  // all that is included; no folder is searched
   std::string main;                   // the name of one of the files, or the text to compile
   std::vector<std::string> defines;   // "TILE=64", "FAST"
-  std::string arch = "sm_90a";
-  std::vector<std::string> options;  // further ones of NVRTC: "--generate-line-info"
+  std::string arch = "sm_90a";        // or "compute_80": PTX, for any later GPU as well
+  std::vector<std::string> options;   // further ones of NVRTC: "--generate-line-info"
 };
 
 class CubinCache;

@@ -39,8 +39,8 @@ bool contains(const std::string& text, std::string_view part) {
 
 TEST(Compile, RequestsThatCannotBeAreRefused) {
   CompileRequest request = add_request();
-  for (const char* arch :
-       {"", "90a", "sm_", "sm_9", "sm_90b", "sm_9000", "sm_90a -G", "compute_90"}) {
+  for (const char* arch : {"", "90a", "sm_", "sm_9", "sm_90b", "sm_9000", "sm_90a -G", "compute_9",
+                           "compute_", "compute_90 -G", "sm_080"}) {
     request.arch = arch;
     EXPECT_TRUE(contains(error_of(compile(request)), "is no architecture to compile add for"))
         << arch;
@@ -107,6 +107,93 @@ TEST_F(CompileWithNvrtc, EveryArchitectureWithHeadersInMemory) {
     EXPECT_EQ(kernel->static_shared_bytes, 0);
     EXPECT_EQ(kernel->max_threads, 256);
     EXPECT_EQ(kernel->parameter_bytes, (std::vector<int>{8, 8, 4}));
+  }
+}
+
+TEST_F(CompileWithNvrtc, PtxOfOlderArchitectures) {
+  for (const char* arch : {"compute_80", "compute_90", "compute_90a"}) {
+    CompileRequest request = add_request();
+    request.arch = arch;
+    Result<Cubin> cubin = compile(request);
+    ASSERT_TRUE(cubin.ok()) << arch << ": " << cubin.error().message;
+    EXPECT_EQ(cubin->arch, arch);
+    EXPECT_FALSE(cubin->cached);
+    EXPECT_TRUE(cubin->warnings.empty()) << cubin->warnings[0];
+    ASSERT_EQ(cubin->kernels.size(), 1U);
+    const KernelResources& kernel = cubin->kernels[0];
+    EXPECT_EQ(kernel.name, "add");
+    EXPECT_EQ(kernel.parameter_bytes, (std::vector<int>{8, 8, 4}));
+    EXPECT_EQ(kernel.max_threads, 256);
+    // What only the driver's compiler will know.
+    EXPECT_EQ(kernel.registers, std::nullopt);
+    EXPECT_EQ(kernel.stack_bytes, std::nullopt);
+    EXPECT_EQ(kernel.static_shared_bytes, std::nullopt);
+    EXPECT_FALSE(kernel.spills_known());
+    const std::string text(reinterpret_cast<const char*>(cubin->image.data()), cubin->image.size());
+    EXPECT_EQ(text.find('\0'), text.size() - 1);
+    const std::string target = std::string(".target sm_") + (arch + 8) + "\n";
+    EXPECT_TRUE(contains(text, target)) << text.substr(0, 400);
+    // As it is kept.
+    const Result<Cubin> again = compile(request);
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_TRUE(again->cached);
+    EXPECT_EQ(again->note, "");
+    EXPECT_EQ(again->image, cubin->image);
+    EXPECT_EQ(again->kernels[0].parameter_bytes, kernel.parameter_bytes);
+  }
+}
+
+// Of each kind of parameter that NVRTC writes, the bytes of the C++ types.
+TEST_F(CompileWithNvrtc, ParametersOfPtxAreThoseOfTheCubin) {
+  constexpr const char* kText = R"(
+struct Large { char bytes[5000]; };
+struct alignas(16) Pair { const float* a; int n; };
+extern "C" __global__ void __launch_bounds__(96, 2)
+many(const __grid_constant__ Large l, int n, short s, char* out, bool b, float f, double d,
+     const Pair p) {
+  __shared__ int shared[332];
+  shared[threadIdx.x] = l.bytes[n];
+  __syncthreads();
+  out[0] = shared[n] + s + b + f + d + p.a[p.n];
+}
+extern "C" __global__ void none() {}
+)";
+  for (const char* arch : {"sm_90a", "compute_90a", "compute_80"}) {
+    const Result<Cubin> cubin = compile_text(kText, arch);
+    ASSERT_TRUE(cubin.ok()) << cubin.error().message;
+    ASSERT_NE(cubin->kernel("many"), nullptr);
+    ASSERT_NE(cubin->kernel("none"), nullptr);
+    EXPECT_EQ(cubin->kernel("many")->parameter_bytes,
+              (std::vector<int>{5000, 4, 2, 8, 1, 4, 8, 16}))
+        << arch;
+    EXPECT_EQ(cubin->kernel("many")->max_threads, 96);
+    EXPECT_TRUE(cubin->kernel("none")->parameter_bytes.empty());
+    EXPECT_EQ(cubin->kernel("none")->max_threads, 0);
+  }
+}
+
+// An entry with the checksum of its bytes, which are not what was asked for.
+TEST_F(CompileWithNvrtc, KeptPtxThatIsNoneIsCompiledAgain) {
+  CompileRequest request = add_request();
+  request.arch = "compute_80";
+  const Result<Cubin> first = compile(request);
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  const std::string name = fs::directory_iterator(folder_.path())->path().stem().string();
+  const std::size_t dash = name.find('-');
+  const CubinCache cache(folder_.path());
+  for (const auto& [from, to] : {std::pair("\n.target sm_80", "\n.target sm_90"),
+                                 std::pair(".entry add(", ".entry (add"), std::pair("{", " ")}) {
+    CacheEntry entry = *cache.find(name.substr(0, dash), name.substr(dash + 1)).entry;
+    std::string text(reinterpret_cast<const char*>(entry.image.data()), entry.image.size());
+    text.replace(text.find(from), std::string_view(from).size(), to);
+    const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+    entry.image.assign(bytes.begin(), bytes.end());
+    ASSERT_TRUE(cache.keep(name.substr(0, dash), name.substr(dash + 1), entry).ok());
+    const Result<Cubin> again = compile(request);
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_FALSE(again->cached) << from;
+    EXPECT_TRUE(contains(again->note, "the PTX is damaged")) << again->note;
+    EXPECT_EQ(again->image, first->image);
   }
 }
 

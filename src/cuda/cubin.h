@@ -1,4 +1,4 @@
-// A compiled program: its image, and what each of its kernels takes of an SM.
+// A compiled program: its image, a cubin or PTX, and what each of its kernels takes of an SM.
 //
 //   NIBBLE_ASSIGN_OR_RETURN(const Cubin cubin, compile(request));
 //   for (const KernelResources& kernel : cubin.kernels)
@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,24 +16,31 @@
 
 namespace nibble::cuda {
 
+// What nobody has told yet is absent: of PTX most is known only when the driver has compiled it
+// (Kernel::resources).
 struct KernelResources {
   std::string name;
-  int registers = 0;  // of a thread
-  int spill_store_bytes = 0;
-  int spill_load_bytes = 0;
-  int stack_bytes = 0;  // of a thread: arrays that registers cannot hold, and spills
-  int static_shared_bytes = 0;
-  int constant_bytes = 0;  // the kernel's own bank: its parameters and what the driver adds
-  int max_threads = 0;     // of its launch bounds; 0: none
-  int barriers = 0;        // of a block
-  std::vector<int> parameter_bytes;  // of each parameter, in order
-  bool spills() const { return spill_store_bytes > 0 || spill_load_bytes > 0; }
+  std::optional<int> registers;  // of a thread
+  std::optional<int> spill_store_bytes;
+  std::optional<int> spill_load_bytes;
+  std::optional<int> stack_bytes;  // of a thread: arrays that registers cannot hold, and spills
+  std::optional<int> static_shared_bytes;
+  std::optional<int> constant_bytes;  // its own bank: its parameters and what the driver adds
+  std::optional<int> barriers;        // of a block
+  int max_threads = 0;                // of its launch bounds; 0: none
+  std::vector<int> parameter_bytes;   // of each parameter, in order
+
+  bool spills_known() const { return spill_store_bytes && spill_load_bytes; }
+  // Also where it is not known: no kernel passes for one that stays in registers untold.
+  bool spills() const {
+    return spill_store_bytes.value_or(1) > 0 || spill_load_bytes.value_or(1) > 0;
+  }
 };
 
 struct Cubin {
   std::string program;           // the request's name
-  std::string arch;              // "sm_90a"
-  std::vector<std::byte> image;  // an ELF
+  std::string arch;              // "sm_90a"; "compute_80" for PTX
+  std::vector<std::byte> image;  // an ELF, or PTX with the zero that ends it
   std::vector<KernelResources> kernels;
   // What ptxas and the compiler object to, a line each: C7508 and C7510 (setmaxnreg ignored, wgmma
   // serialised), and functions that were not inlined and spill.

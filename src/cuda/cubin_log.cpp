@@ -52,9 +52,8 @@ bool is_spill_line(std::string_view line) {
 }  // namespace
 
 Result<> add_log_facts(std::string_view log, std::vector<KernelResources>& kernels) {
-  std::vector<std::string> told;  // kernels of which spills were told
-  std::string entry;              // whose "Used" line comes
-  std::string function;           // whose spills come
+  std::string entry;     // whose "Used" line comes
+  std::string function;  // whose spills come
   for (const std::string& line : split(log, '\n')) {
     if (const auto rest = after(line, kEntry)) {
       entry = rest->substr(0, rest->find('\''));
@@ -65,7 +64,6 @@ Result<> add_log_facts(std::string_view log, std::vector<KernelResources>& kerne
       if (kernel == nullptr) continue;  // not a kernel: log_warnings() tells its spills
       kernel->spill_store_bytes = number_before(line, " bytes spill stores");
       kernel->spill_load_bytes = number_before(line, " bytes spill loads");
-      told.push_back(kernel->name);
     } else if (after(line, kUsed)) {
       if (KernelResources* kernel = find(kernels, entry)) {
         kernel->barriers = number_before(line, " barriers");
@@ -73,7 +71,7 @@ Result<> add_log_facts(std::string_view log, std::vector<KernelResources>& kerne
     }
   }
   for (const KernelResources& kernel : kernels) {
-    if (std::find(told.begin(), told.end(), kernel.name) != told.end()) continue;
+    if (kernel.spills_known()) continue;
     return run_error(
         "the compiler's log does not say whether {} spills registers; its words may have changed "
         "with its version: use NVRTC 12.8 to 13.0",

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/text.h"
+
 namespace nibble::cuda {
 namespace {
 
@@ -64,6 +66,21 @@ std::string arch_of(int major, int minor) {
 
 std::string DeviceInfo::arch() const {
   return arch_of(major, minor);
+}
+
+Result<Arch> arch_to_run(const DeviceInfo& info, const std::string& arch) {
+  const std::optional<Arch> parsed = parse_arch(arch.empty() ? info.arch() : arch);
+  if (!parsed) {
+    return input_error("\"{}\" is no architecture; write it as sm_80, sm_90a or compute_80",
+                       printable(arch));
+  }
+  if (!runs_on(*parsed, info.major, info.minor)) {
+    return input_error(
+        "code for {} does not run on {}, which is {}; give {}, or PTX of an earlier one as "
+        "compute_80",
+        parsed->name(), info.name, info.arch(), info.arch());
+  }
+  return *parsed;
 }
 
 Result<int> device_count() {

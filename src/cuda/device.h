@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "cuda/arch.h"
 #include "cuda/owned.h"
 
 namespace nibble::cuda {
@@ -33,6 +34,10 @@ struct DeviceInfo {
 
 // "sm_80", "sm_90a", "sm_120a": an "a" from 9.0 on.
 std::string arch_of(int major, int minor);
+
+// What code for this GPU is compiled for: `arch`, or where that is empty its own. An input error
+// for what is no architecture, or one whose code it does not run.
+Result<Arch> arch_to_run(const DeviceInfo& info, const std::string& arch);
 
 // GPUs that this process may use (CUDA_VISIBLE_DEVICES counts).
 Result<int> device_count();

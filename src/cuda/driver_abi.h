@@ -76,8 +76,14 @@ constexpr int kDeviceSharedPerBlockOptin = 97;
 
 constexpr int kFunctionMaxThreads = 0;
 constexpr int kFunctionSharedBytes = 1;
+constexpr int kFunctionLocalBytes = 3;
 constexpr int kFunctionRegisters = 4;
+constexpr int kFunctionPtxVersion = 5;
+constexpr int kFunctionBinaryVersion = 6;
 constexpr int kFunctionMaxDynamicShared = 8;
+
+constexpr int kJitErrorLog = 5;
+constexpr int kJitErrorLogBytes = 6;
 
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventRecordExternal = 1;
@@ -144,6 +150,7 @@ constexpr int kCaptureThreadLocal = 1;
   X(GraphDestroy, 10000, Graph)                                                                 \
   X(GraphExecDestroy, 10000, GraphExec)                                                         \
   X(ModuleLoadData, 2000, Module*, const void*)                                                 \
+  X(ModuleLoadDataEx, 2010, Module*, const void*, unsigned, int*, void**)                       \
   X(ModuleUnload, 2000, Module)                                                                 \
   X(ModuleGetFunction, 2000, Function*, Module, const char*)                                    \
   X(FuncGetAttribute, 2020, int*, int, Function)                                                \

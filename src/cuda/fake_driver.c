@@ -235,6 +235,15 @@ static int use_graph(void* exec, void* stream) {
 static int module_load(void** module, const void* image) {
   return memcmp(image, "\177ELF", 4) == 0 ? make(module, 0) : 200;
 }
+/* PTX: "bogus" in it is an error, which the log tells. */
+static int module_load_ex(void** module, const void* image, unsigned count, const int* options,
+                          void** values) {
+  if (count != 2 || options[0] != 5 || options[1] != 6) return kInvalidValue;
+  if (strncmp(image, ".version", 8) != 0) return 200;
+  if (strstr(image, "bogus") == NULL) return make(module, 0);
+  strncpy(values[0], "ptxas input, line 5; fatal   : bogus\n", (size_t)values[1]);
+  return 218;
+}
 static int module_function(Function** function, void* module, const char* name) {
   (void)module;
   *function = &functions[function_count++ % 8];
@@ -243,8 +252,9 @@ static int module_function(Function** function, void* module, const char* name) 
   return 0;
 }
 static int function_attribute(int* value, int number, Function* function) {
-  (void)function;
-  *value = number == 0 ? 256 : number == 1 ? 400 : number == 4 ? 32 : 0;
+  const int local = strcmp(function->name, "stacked") == 0 ? 24 : 0;
+  const int values[] = {256, 400, 0, local, 32, 80, 90};
+  *value = number >= 0 && number < 7 ? values[number] : 0;
   return 0;
 }
 static int set_attribute(Function* function, int number, int value) {
@@ -330,6 +340,7 @@ static const struct {
     {"cuGraphDestroy", destroy},
     {"cuGraphExecDestroy", destroy},
     {"cuModuleLoadData", module_load},
+    {"cuModuleLoadDataEx", module_load_ex},
     {"cuModuleUnload", destroy},
     {"cuModuleGetFunction", module_function},
     {"cuFuncGetAttribute", function_attribute},

@@ -210,6 +210,86 @@ TEST_F(FakeDriver, AKernelThatIsNotInTheModule) {
   EXPECT_EQ(module->kernel("c").error().message, "w4a16 has no kernel c; it has a, b");
 }
 
+Cubin ptx_program(const std::string& body) {
+  const std::string text = ".version 9.0\n.target sm_80\n" + body;
+  Cubin cubin{.program = "program", .arch = "compute_80", .compiler = "NVRTC 13.0"};
+  for (const char byte : text) cubin.image.push_back(static_cast<std::byte>(byte));
+  cubin.image.push_back(std::byte{0});
+  cubin.kernels = {{.name = "add", .max_threads = 128, .parameter_bytes = {4, 8}},
+                   {.name = "stacked", .parameter_bytes = {4, 8}}};
+  return cubin;
+}
+
+// The stand-in's driver says 32 registers, 400 bytes of shared memory, and a stack of 24 bytes for
+// the kernel of that name.
+TEST_F(FakeDriver, WhatPtxTakesIsKnownOnceItIsLoaded) {
+  const Cubin cubin = ptx_program("");
+  EXPECT_FALSE(cubin.kernels[0].spills_known());
+  const Result<Module> module = Module::load(*device_, cubin);
+  ASSERT_TRUE(module.ok()) << module.error().message;
+  const Kernel add = module->kernel("add").value();
+  EXPECT_EQ(add.resources().registers, 32);
+  EXPECT_EQ(add.resources().static_shared_bytes, 400);
+  EXPECT_EQ(add.resources().stack_bytes, 0);
+  EXPECT_TRUE(add.resources().spills_known());
+  EXPECT_FALSE(add.resources().spills());
+  EXPECT_EQ(add.resources().constant_bytes, std::nullopt);
+  EXPECT_EQ(add.resources().max_threads, 128);
+  EXPECT_EQ(add.ptx_version(), 80);
+  EXPECT_EQ(add.binary_version(), 90);
+  const Kernel stacked = module->kernel("stacked").value();
+  EXPECT_EQ(stacked.resources().stack_bytes, 24);
+  EXPECT_EQ(stacked.resources().spill_store_bytes, std::nullopt);
+  EXPECT_TRUE(stacked.resources().spills());
+  // Of a cubin only what its compiler said.
+  EXPECT_EQ(kernel("add").resources().registers, std::nullopt);
+}
+
+TEST_F(FakeDriver, CodeOfAnEarlierArchitectureIsLaunchedPlainly) {
+  Stream work = stream();
+  Cubin cubin = ptx_program("");
+  const Kernel add = Module::load(*device_, cubin)->kernel("add").value();
+  EXPECT_EQ(message(launch_one(add, work)), "success");
+  EXPECT_STREQ(last().kernel, "add");
+  EXPECT_EQ(last().programmatic, 0U);
+  const std::string refusal =
+      "add is compiled for compute_80, which has no programmatic launch and no clusters";
+  const int before = last().count;
+  EXPECT_EQ(message(launch_one(add, work, {.programmatic = true})), refusal);
+  EXPECT_EQ(message(launch_one(add, work, {.grid = {4}, .cluster = 2})), refusal);
+  EXPECT_EQ(last().count, before);
+  cubin.arch = "compute_90";
+  const Kernel later = Module::load(*device_, cubin)->kernel("add").value();
+  EXPECT_EQ(message(launch_one(later, work, {.programmatic = true})), "success");
+  EXPECT_EQ(last().programmatic, 1U);
+}
+
+TEST_F(FakeDriver, PtxThatTheDriverDoesNotTake) {
+  EXPECT_EQ(Module::load(*device_, ptx_program("bogus")).error().message,
+            "cuModuleLoadDataEx of program: CUDA error (218): fake words; the driver's compiler: "
+            "ptxas input, line 5; fatal   : bogus; it was compiled for compute_80 by NVRTC 13.0, "
+            "the GPU is sm_90a and its driver for CUDA 12.8");
+  // The driver would read beyond it.
+  Cubin endless = ptx_program("");
+  endless.image.pop_back();
+  EXPECT_TRUE(Module::load(*device_, endless)
+                  .error()
+                  .message.starts_with("the PTX is damaged: it is not a text that ends in its only "
+                                       "zero byte"));
+}
+
+TEST_F(FakeDriver, WhatRunsOnThisGpu) {
+  const DeviceInfo& info = device_->info();
+  EXPECT_EQ(*arch_to_run(info, ""), (Arch{.major = 9, .suffix = 'a'}));
+  EXPECT_EQ(*arch_to_run(info, "compute_80"), (Arch{.major = 8, .ptx = true}));
+  EXPECT_EQ(arch_to_run(info, "sm_80").error().message,
+            "code for sm_80 does not run on Fake GPU, which is sm_90a; give sm_90a, or PTX of an "
+            "earlier one as compute_80");
+  EXPECT_FALSE(arch_to_run(info, "compute_100").ok());
+  EXPECT_EQ(arch_to_run(info, "9.0").error().message,
+            "\"9.0\" is no architecture; write it as sm_80, sm_90a or compute_80");
+}
+
 TEST_F(FakeDriver, AnErrorOfAKernelThatRanNamesIt) {
   Stream work = stream();
   const Kernel route = kernel("route");

@@ -65,6 +65,24 @@ CompileRequest program_for(const std::string& arch) {
   return {.name = "runtime_test", .main = kProgram, .arch = arch};
 }
 
+// Of the same text what an earlier architecture has, and an array that no register holds.
+CompileRequest ptx_program() {
+  return {.name = "runtime_test_ptx",
+          .main = R"(
+extern "C" __global__ void __launch_bounds__(128) twice(const float* in, float* out, int count) {
+  const int i = blockIdx.x * 128 + threadIdx.x;
+  if (i < count) out[i] = in[i] * 2.0f;
+}
+extern "C" __global__ void turned(const int* in, int* out, int at) {
+  int values[64];
+#pragma unroll 1
+  for (int i = 0; i < 64; ++i) values[(in[i] + i) & 63] = in[i];
+  out[threadIdx.x] = values[(threadIdx.x + at) & 63];
+}
+)",
+          .arch = "compute_80"};
+}
+
 // Needs no GPU. With NIBBLE_CUBIN_CACHE set it also fills that folder for a GPU's machine without
 // NVRTC.
 TEST(RuntimeProgram, CompilesForGpusWithProgrammaticLaunch) {
@@ -79,6 +97,9 @@ TEST(RuntimeProgram, CompilesForGpusWithProgrammaticLaunch) {
     EXPECT_EQ(cubin->kernels.size(), 5U);
     EXPECT_TRUE(cubin->warnings.empty()) << cubin->warnings[0];
   }
+  const Result<Cubin> ptx = compile(ptx_program());
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  EXPECT_EQ(ptx->kernels.size(), 2U);
 }
 
 class CudaRuntime : public testing::Test {
@@ -178,6 +199,27 @@ TEST_F(CudaRuntime, ALaunchComputes) {
   const std::vector<float> scaled = *out.read<float>();
   for (std::size_t i = 0; i < 999; ++i) ASSERT_EQ(scaled[i], 3.0F * values[i]) << i;
   EXPECT_NE(scaled[999], scaled[999]);  // untouched: not a number
+}
+
+TEST_F(CudaRuntime, PtxOfAnEarlierArchitecture) {
+  const Result<Cubin> ptx = compile(ptx_program());
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  const Module module = Module::load(*device_, *ptx).value();
+  const Kernel twice = module.kernel("twice").value();
+  EXPECT_EQ(twice.ptx_version(), 80);
+  EXPECT_EQ(twice.binary_version(), 10 * device_->info().major + device_->info().minor);
+  EXPECT_EQ(twice.resources().registers, twice.registers());
+  EXPECT_GT(twice.registers(), 0);
+  EXPECT_TRUE(twice.resources().spills_known());
+  EXPECT_FALSE(twice.resources().spills());
+  EXPECT_GE(module.kernel("turned").value().resources().stack_bytes, 64 * 4);
+  const std::vector<float> values = count_up(1000);
+  DeviceBuffer in = DeviceBuffer::of(values).value();
+  DeviceBuffer out = DeviceBuffer::make(in.size()).value();
+  NIBBLE_EXPECT_OK(
+      launch(twice, {.grid = {8}, .block = {128}}, *stream_, in.address(), out.address(), 1000));
+  const std::vector<float> doubled = *out.read<float>();
+  for (std::size_t i = 0; i < 1000; ++i) ASSERT_EQ(doubled[i], 2.0F * values[i]) << i;
 }
 
 TEST_F(CudaRuntime, DynamicSharedMemoryUpToTheLimit) {

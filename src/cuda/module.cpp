@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cuda/ptx.h"
 #include "machine/probe_parse.h"
 
 namespace nibble::cuda {
@@ -31,7 +32,7 @@ std::string list(const Numbers& numbers) {
 
 struct Module::State {
   std::string program;
-  std::string arch;
+  Arch arch;  // 0.0 where the program says none that is known
   std::vector<KernelResources> kernels;
   int shared_per_block = 0;  // bytes that a block can have at most
   Owned<abi::Module, &abi::Functions::ModuleUnload> module;
@@ -44,18 +45,44 @@ struct Kernel::State {
   KernelResources resources;
   int registers = 0;
   int max_threads = 0;
+  int ptx_version = 0;
+  int binary_version = 0;
   std::size_t max_dynamic_shared = 0;
 
   const Driver& driver() const { return module->module.driver(); }
 };
 
+namespace {
+
+// The driver compiles PTX here, and says in a log what it objects to.
+Result<> load_ptx(const Driver& driver, const Cubin& cubin, abi::Module& handle) {
+  NIBBLE_RETURN_IF_ERROR(check_ptx_text(cubin.image));
+  std::string log(8 << 10, '\0');
+  std::array<int, 2> options = {abi::kJitErrorLog, abi::kJitErrorLogBytes};
+  std::array<void*, 2> values = {log.data(), reinterpret_cast<void*>(log.size())};
+  const Result<> loaded = check(driver.ModuleLoadDataEx(&handle, cubin.image.data(), options.size(),
+                                                        options.data(), values.data()),
+                                "cuModuleLoadDataEx", cubin.program);
+  std::erase(log, '\0');
+  if (loaded || trim(log).empty()) return loaded;
+  return run_error("{}; the driver's compiler: {}", loaded.error().message, trim(log));
+}
+
+Result<> load_image(const Driver& driver, const Cubin& cubin, bool ptx, abi::Module& handle) {
+  if (ptx) return load_ptx(driver, cubin, handle);
+  return check(driver.ModuleLoadData(&handle, cubin.image.data()), "cuModuleLoadData",
+               cubin.program);
+}
+
+}  // namespace
+
 Result<Module> Module::load(const Device& device, const Cubin& cubin) {
   NIBBLE_ASSIGN_OR_RETURN(const Driver* driver, Driver::get());
   const CurrentContext current(*driver, device.context());
   NIBBLE_RETURN_IF_ERROR(current.result());
+  const Arch arch = parse_arch(cubin.arch).value_or(Arch());
   abi::Module handle = nullptr;
-  const Result<> loaded =
-      check(driver->ModuleLoadData(&handle, cubin.image.data()), "cuModuleLoadData", cubin.program);
+  const Result<> loaded = load_image(*driver, cubin, arch.ptx, handle);
   if (!loaded) {
     return run_error("{}; it was compiled for {} by {}, the GPU is {} and its driver for CUDA {}",
                      loaded.error().message, cubin.arch, cubin.compiler, device.info().arch(),
@@ -63,7 +90,7 @@ Result<Module> Module::load(const Device& device, const Cubin& cubin) {
   }
   auto state = std::make_shared<State>();
   state->program = cubin.program;
-  state->arch = cubin.arch;
+  state->arch = arch;
   state->kernels = cubin.kernels;
   state->shared_per_block = device.info().shared_per_block_optin;
   state->module = {*driver, device.context(), handle};
@@ -95,6 +122,19 @@ Result<Kernel> Module::kernel(const std::string& name) const {
                           attribute(driver, function, abi::kFunctionMaxThreads, name));
   NIBBLE_ASSIGN_OR_RETURN(const int fixed,
                           attribute(driver, function, abi::kFunctionSharedBytes, name));
+  NIBBLE_ASSIGN_OR_RETURN(state->ptx_version,
+                          attribute(driver, function, abi::kFunctionPtxVersion, name));
+  NIBBLE_ASSIGN_OR_RETURN(state->binary_version,
+                          attribute(driver, function, abi::kFunctionBinaryVersion, name));
+  if (state_->arch.ptx) {
+    NIBBLE_ASSIGN_OR_RETURN(const int stack,
+                            attribute(driver, function, abi::kFunctionLocalBytes, name));
+    KernelResources& resources = state->resources;
+    resources.registers = state->registers;
+    resources.static_shared_bytes = fixed;
+    resources.stack_bytes = stack;
+    if (stack == 0) resources.spill_store_bytes = resources.spill_load_bytes = 0;
+  }
   // The limit is raised to all there is, here and once: what a launch takes is its own number.
   const int most = std::max(state_->shared_per_block - fixed, 0);
   NIBBLE_RETURN_IF_ERROR(
@@ -115,6 +155,12 @@ int Kernel::registers() const {
 }
 int Kernel::max_threads() const {
   return state_->max_threads;
+}
+int Kernel::ptx_version() const {
+  return state_->ptx_version;
+}
+int Kernel::binary_version() const {
+  return state_->binary_version;
 }
 std::size_t Kernel::max_dynamic_shared() const {
   return state_->max_dynamic_shared;
@@ -154,6 +200,13 @@ Result<> Kernel::check_launch(const Launch& shape, std::span<const std::size_t> 
     return run_error(
         "{} is given clusters of {} blocks: 1 to {}, which divide the grid of {}, can be", name(),
         shape.cluster, kMostCluster, shape.grid.x);
+  }
+  // On a later GPU the driver would do both, and code that was compiled without
+  // griddepcontrol.wait would begin before its input is there.
+  const Arch& arch = state_->module->arch;
+  if (arch.ptx && arch.major < 9 && (shape.programmatic || shape.cluster > 1)) {
+    return run_error("{} is compiled for {}, which has no programmatic launch and no clusters",
+                     name(), arch.name());
   }
   return {};
 }

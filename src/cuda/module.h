@@ -41,10 +41,14 @@ struct Launch {
 class Kernel {
  public:
   const std::string& name() const;
-  const KernelResources& resources() const;  // as compiled
-  int registers() const;                     // as the driver says it (cuFuncGetAttribute)
-  int max_threads() const;                   // of a block
-  std::size_t max_dynamic_shared() const;    // bytes: what the GPU has, less the static part
+  // As compiled; of PTX what the driver made of it: registers, shared memory and stack, which has
+  // the spills in it, so that no stack is no spills and any other leaves them untold.
+  const KernelResources& resources() const;
+  int registers() const;                   // as the driver says it (cuFuncGetAttribute)
+  int max_threads() const;                 // of a block
+  std::size_t max_dynamic_shared() const;  // bytes: what the GPU has, less the static part
+  int ptx_version() const;     // the architecture of the PTX that it was made of: 80 for compute_80
+  int binary_version() const;  // the architecture of what runs: 90
   // Blocks of this kernel that an SM holds at once.
   Result<int> blocks_per_sm(unsigned threads, std::size_t dynamic_shared) const;
 

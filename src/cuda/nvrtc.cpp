@@ -1,7 +1,6 @@
 #include "cuda/nvrtc.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -52,15 +51,8 @@ Error compile_error(const NvrtcInput& input, const std::string& version, const s
   if (why.empty()) why = "the compiler does not say why";
   const bool cut = log.size() > kMostLogBytes;
   return run_error("{} does not compile for {} with {}: {}; the compiler's log{}:\n{}",
-                   input.program, input.arch, version, why, cut ? " (its beginning)" : "",
+                   input.program, input.arch.name(), version, why, cut ? " (its beginning)" : "",
                    std::string_view(log).substr(0, kMostLogBytes));
-}
-
-// The digits of "sm_90a".
-int arch_number(std::string_view arch) {
-  int number = 0;
-  if (arch.size() > 3) std::from_chars(arch.data() + 3, arch.data() + arch.size(), number);
-  return number;
 }
 
 }  // namespace
@@ -136,11 +128,11 @@ Result<> Nvrtc::check_arch(const NvrtcInput& input) const {
   std::vector<int> archs(static_cast<std::size_t>(std::max(count, 0)));
   NIBBLE_RETURN_IF_ERROR(
       check(api_.GetSupportedArchs(archs.data()), "nvrtcGetSupportedArchs", input.program));
-  if (std::find(archs.begin(), archs.end(), arch_number(input.arch)) != archs.end()) return {};
+  if (std::find(archs.begin(), archs.end(), input.arch.number()) != archs.end()) return {};
   std::string known;
   for (const int arch : archs) known += fmt::format("{}sm_{}", known.empty() ? "" : ", ", arch);
   return run_error("{} ({}) cannot compile {} for {}; it knows {}", version_, path(), input.program,
-                   input.arch, known);
+                   input.arch.name(), known);
 }
 
 Result<NvrtcOutput> Nvrtc::compile(const NvrtcInput& input) const {
@@ -157,7 +149,7 @@ Result<NvrtcOutput> Nvrtc::compile(const NvrtcInput& input) const {
                                static_cast<int>(names.size()), texts.data(), names.data()),
             "nvrtcCreateProgram", input.program));
   std::vector<std::string> options = input.options;
-  options.push_back("--gpu-architecture=" + input.arch);
+  options.push_back("--gpu-architecture=" + input.arch.name());
   const std::vector<const char*> arguments = pointers(options);
   const abi::NvrtcStatus status =
       api_.CompileProgram(program.get(), static_cast<int>(arguments.size()), arguments.data());
@@ -167,14 +159,22 @@ Result<NvrtcOutput> Nvrtc::compile(const NvrtcInput& input) const {
     return run_error("{}{}{}", compiled.error().message, output.log.empty() ? "" : "; its log:\n",
                      output.log);
   }
+  NIBBLE_ASSIGN_OR_RETURN(output.image, image_of(program.get(), input));
+  return output;
+}
+
+Result<std::vector<std::byte>> Nvrtc::image_of(abi::NvrtcProgram program,
+                                               const NvrtcInput& input) const {
+  const bool ptx = input.arch.ptx;
   std::size_t bytes = 0;
   NIBBLE_RETURN_IF_ERROR(
-      check(api_.GetCUBINSize(program.get(), &bytes), "nvrtcGetCUBINSize", input.program));
-  output.image.resize(bytes);
-  NIBBLE_RETURN_IF_ERROR(
-      check(api_.GetCUBIN(program.get(), reinterpret_cast<char*>(output.image.data())),
-            "nvrtcGetCUBIN", input.program));
-  return output;
+      check(ptx ? api_.GetPTXSize(program, &bytes) : api_.GetCUBINSize(program, &bytes),
+            ptx ? "nvrtcGetPTXSize" : "nvrtcGetCUBINSize", input.program));
+  std::vector<std::byte> image(bytes);
+  char* const to = reinterpret_cast<char*>(image.data());
+  NIBBLE_RETURN_IF_ERROR(check(ptx ? api_.GetPTX(program, to) : api_.GetCUBIN(program, to),
+                               ptx ? "nvrtcGetPTX" : "nvrtcGetCUBIN", input.program));
+  return image;
 }
 
 }  // namespace nibble::cuda

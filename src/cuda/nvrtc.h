@@ -13,6 +13,7 @@
 
 #include "base/dynamic_library.h"
 #include "base/result.h"
+#include "cuda/arch.h"
 #include "cuda/nvrtc_abi.h"
 
 namespace nibble::cuda {
@@ -22,12 +23,12 @@ struct NvrtcInput {
   std::string main_name;  // as the log names it: "add.cu"
   std::string main_text;
   std::vector<std::pair<std::string, std::string>> headers;  // name, text
-  std::string arch;                                          // "sm_90a"
-  std::vector<std::string> options;                          // the architecture's is not among them
+  Arch arch;
+  std::vector<std::string> options;  // the architecture's is not among them
 };
 
 struct NvrtcOutput {
-  std::vector<std::byte> image;
+  std::vector<std::byte> image;  // a cubin, or PTX with the zero that ends it
   std::string log;
 };
 
@@ -47,6 +48,7 @@ class Nvrtc {
   static Result<Nvrtc> open();
   Result<> check(abi::NvrtcStatus status, std::string_view call, std::string_view program) const;
   Result<> check_arch(const NvrtcInput& input) const;
+  Result<std::vector<std::byte>> image_of(abi::NvrtcProgram program, const NvrtcInput& input) const;
 
   DynamicLibrary library_;
   DynamicLibrary builtins_;

@@ -28,6 +28,8 @@ constexpr NvrtcStatus kNvrtcCompilation = 6;
   X(CompileProgram, NvrtcProgram, int, const char* const*)                           \
   X(GetCUBINSize, NvrtcProgram, std::size_t*)                                        \
   X(GetCUBIN, NvrtcProgram, char*)                                                   \
+  X(GetPTXSize, NvrtcProgram, std::size_t*)                                          \
+  X(GetPTX, NvrtcProgram, char*)                                                     \
   X(GetProgramLogSize, NvrtcProgram, std::size_t*)                                   \
   X(GetProgramLog, NvrtcProgram, char*)
 

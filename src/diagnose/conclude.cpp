@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "base/units.h"
 #include "diagnose/classify.h"
 #include "diagnose/diagnosis.h"
 #include "diagnose/proposals.h"
@@ -32,6 +33,24 @@ std::string what_the_trace_says(const TraceEvidence& trace) {
   return text + ". What holds the server back takes a load test beside it (--from, --server).";
 }
 
+// Kernels of a step without a load: the largest step that was timed, and no cause.
+std::string what_the_kernels_say(const GpuEvidence& gpu) {
+  std::string text = fmt::format("Kernels were timed on {}", gpu.roofs.title);
+  if (gpu.steps.empty()) {
+    text += fmt::format(", and which of a step they are is not known: {}", gpu.steps_reason);
+  } else {
+    const GpuStep& step = gpu.steps.back();
+    const KernelCover& cover = step.cover;
+    text += fmt::format(
+        ": {} of {} operations of a step of {} sequences take {}, their floor is {} of the step's "
+        "{}",
+        cover.covered(), cover.ops.size(), format_number(step.sequences),
+        fact_text(Fact::kFloor, cover.ms()), fact_text(Fact::kFloor, cover.floor_ms()),
+        fact_text(Fact::kFloor, step.floor_ms));
+  }
+  return text + ". What holds a server back takes a load test beside them (--from, --server).";
+}
+
 // What a reader must know before believing any of it.
 std::string what_weakens(const Evidence& evidence) {
   const std::size_t headline = headline_level(evidence);
@@ -43,6 +62,9 @@ std::string what_weakens(const Evidence& evidence) {
                         fact_text(Fact::kFailedShare, *failed));
   }
   if (!level.counts) text += " No level was long enough to be steady.";
+  if (evidence.gpu && !evidence.gpu->served_elsewhere.empty()) {
+    text += fmt::format(" {}.", evidence.gpu->served_elsewhere);
+  }
   return text;
 }
 
@@ -51,6 +73,7 @@ std::string what_weakens(const Evidence& evidence) {
 std::string whole_sentence(const Diagnosis& diagnosis) {
   const Evidence& known = diagnosis.evidence;
   if (known.levels.empty() && known.trace) return what_the_trace_says(*known.trace);
+  if (known.levels.empty() && known.gpu) return what_the_kernels_say(*known.gpu);
   const std::string claim = diagnosis.verdicts.empty() ? "" : diagnosis.verdicts.front().claim;
   return claim + most_to_win(diagnosis) + what_weakens(known);
 }

@@ -78,8 +78,9 @@ struct Verdict {
 };
 
 struct WaterfallBar {
-  std::string id;  // "expert_weights", ..., "kernels", "prefill", "host", "queue", "front_end",
-                   // "clocks", "collectives_excess", "unexplained"
+  std::string
+      id;  // "expert_weights", ..., "kernels" or "kernels_timed" (a partial sum), "prefill",
+           // "host", "queue", "front_end", "clocks", "collectives_excess", "unexplained"
   std::string title;
   std::optional<double> ms;  // a token and user; nullopt: not known, see reason
   std::string note;

@@ -252,6 +252,49 @@ Json phases_json(const Evidence& evidence) {
   return list;
 }
 
+Json cover_json(const KernelCover& cover) {
+  Json ops = Json::array();
+  for (const CoveredOp& op : cover.ops) {
+    ops.push(Json::object()
+                 .set("op", op.op)
+                 .set("count", op.count)
+                 .set("tokens", op.tokens)
+                 .set("time_us", op.time_us)
+                 .set("floor_us", op.floor_us)
+                 .set("kernel", text_or_null(op.kernel))
+                 .set("reason", op.time_us ? Json() : text_or_null(op.reason)));
+  }
+  return ops;
+}
+
+Json gpu_steps_json(const std::vector<GpuStep>& steps) {
+  Json list = Json::array();
+  for (const GpuStep& step : steps) {
+    list.push(Json::object()
+                  .set("sequences", step.sequences)
+                  .set("floor_ms", step.floor_ms)
+                  .set("covered_ms", step.cover.ms())
+                  .set("covered_floor_ms", step.cover.floor_ms())
+                  .set("uncovered_floor_ms", step.cover.open_floor_ms())
+                  .set("ops", cover_json(step.cover)));
+  }
+  return list;
+}
+
+Json gpu_json(const std::optional<GpuEvidence>& gpu) {
+  if (!gpu) return {};
+  return Json::object()
+      .set("on", gpu->on)
+      .set("measured", to_json(gpu->roofs))
+      .set("catalog", gpu->catalog ? to_json(*gpu->catalog) : Json())
+      .set("source", gpu->source)
+      .set("explains", gpu->served_elsewhere.empty())
+      .set("served_elsewhere", text_or_null(gpu->served_elsewhere))
+      .set("conditions", to_json(conditions_over(gpu->rows)))
+      .set("steps", gpu_steps_json(gpu->steps))
+      .set("steps_reason", gpu->steps.empty() ? text_or_null(gpu->steps_reason) : Json());
+}
+
 Json array_or_empty(const Json& list) {
   return list.is_array() ? list : Json::array();
 }
@@ -282,6 +325,7 @@ Json to_json(const Diagnosis& diagnosis) {
       .set("levels", std::move(levels))
       .set("kernels", kernels_json(evidence.kernels))
       .set("kernels_reason", text_or_null(evidence.kernels_reason))
+      .set("gpu", gpu_json(evidence.gpu))
       .set("trace", trace_json(evidence.trace))
       .set("trace_reason", evidence.trace ? Json() : text_or_null(evidence.trace_reason))
       .set("roofs", evidence.roofs)

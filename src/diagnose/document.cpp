@@ -194,9 +194,9 @@ Document diagnosis_document(const Diagnosis& diagnosis, const DocumentOptions& o
   document.subtitle = subtitle_text(shown);
   document.lead = first_steps(shown);
   add_setting(document, shown);
-  for (const auto section_of :
-       {waterfall_section, why_section, experiments_section, proposals_section, sweep_section,
-        roofline_section, signals_section, served_section, tactics_section, energy_section}) {
+  for (const auto section_of : {waterfall_section, why_section, experiments_section,
+                                proposals_section, sweep_section, gpu_section, roofline_section,
+                                signals_section, served_section, tactics_section, energy_section}) {
     add_section(document, section_of(shown));
   }
   add_section(document, {.heading = "Notes", .bullets = shown.evidence.setting.notes});

@@ -22,6 +22,7 @@ Section experiments_section(const Diagnosis& diagnosis);
 Section proposals_section(const Diagnosis& diagnosis);
 Section sweep_section(const Diagnosis& diagnosis);
 Section signals_section(const Diagnosis& diagnosis);
+Section gpu_section(const Diagnosis& diagnosis);
 Section roofline_section(const Diagnosis& diagnosis);
 Section served_section(const Diagnosis& diagnosis);
 Section tactics_section(const Diagnosis& diagnosis);

@@ -223,6 +223,27 @@ class Redactor {
   std::map<std::string, std::string, std::less<>> names_;
 };
 
+void visit_cover_texts(KernelCover& cover, const TextVisitor& visit) {
+  for (CoveredOp& op : cover.ops) visit(op.reason);
+}
+
+void visit_gpu_texts(GpuEvidence& gpu, const TextVisitor& visit) {
+  for (std::string* text :
+       {&gpu.roofs.title, &gpu.source, &gpu.steps_reason, &gpu.served_elsewhere}) {
+    visit(*text);
+  }
+  for (auto& [key, roof] : gpu.roofs.roofs) {
+    visit(roof.path);
+    visit(roof.reason);
+    visit(roof.conditions.reason);
+  }
+  for (GpuRow& row : gpu.rows) {
+    visit(row.error);
+    visit(row.conditions.reason);
+  }
+  for (GpuStep& step : gpu.steps) visit_cover_texts(step.cover, visit);
+}
+
 void visit_evidence_texts(Evidence& evidence, const TextVisitor& visit) {
   Setting& setting = evidence.setting;
   for (std::string* text :
@@ -233,6 +254,7 @@ void visit_evidence_texts(Evidence& evidence, const TextVisitor& visit) {
   for (std::string& note : setting.notes) visit(note);
   for (LevelEvidence& level : evidence.levels) {
     visit(level.floor_reason);
+    if (level.cover) visit_cover_texts(*level.cover, visit);
     for (Datum& datum : level.facts) {
       visit(datum.source);
       visit(datum.reason);
@@ -243,6 +265,7 @@ void visit_evidence_texts(Evidence& evidence, const TextVisitor& visit) {
   visit(evidence.trace_reason);
   for (KernelEvidence& kernel : evidence.kernels) visit(kernel.source);
   visit(evidence.kernels_reason);
+  if (evidence.gpu) visit_gpu_texts(*evidence.gpu, visit);
 }
 
 void visit_verdict_texts(std::vector<Verdict>& verdicts, const TextVisitor& visit) {

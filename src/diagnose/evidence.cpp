@@ -1,15 +1,19 @@
 #include "diagnose/evidence.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/stats.h"
 #include "base/units.h"
 
 namespace nibble::diagnose {
 namespace {
+
+constexpr double kMsPerUs = 1e-3;
 
 constexpr std::array<FactInfo, kFacts> kFactInfos = {{
     {Fact::kUsers, "users", "users", ""},
@@ -122,6 +126,55 @@ Datum missing(std::string reason) {
           .source = {},
           .origin = Origin::kMeasured,
           .reason = std::move(reason)};
+}
+
+std::size_t KernelCover::covered() const {
+  return static_cast<std::size_t>(
+      std::count_if(ops.begin(), ops.end(), [](const CoveredOp& op) { return op.time_us; }));
+}
+
+double KernelCover::ms() const {
+  double us = 0;
+  for (const CoveredOp& op : ops) us += op.time_us ? op.count * *op.time_us : 0;
+  return us * kMsPerUs;
+}
+
+double KernelCover::floor_ms() const {
+  double us = 0;
+  for (const CoveredOp& op : ops) us += op.time_us ? op.count * op.floor_us : 0;
+  return us * kMsPerUs;
+}
+
+double KernelCover::open_floor_ms() const {
+  double us = 0;
+  for (const CoveredOp& op : ops) us += op.time_us ? 0 : op.count * op.floor_us;
+  return us * kMsPerUs;
+}
+
+GpuConditions conditions_over(const std::vector<GpuRow>& rows) {
+  GpuConditions all;
+  std::vector<double> clocks, powers;
+  for (const GpuRow& row : rows) {
+    const GpuConditions& one = row.conditions;
+    if (one.clock_mhz) clocks.push_back(*one.clock_mhz);
+    if (one.power_w) powers.push_back(*one.power_w);
+    if (one.temperature_c) {
+      all.temperature_c =
+          std::max(all.temperature_c.value_or(*one.temperature_c), *one.temperature_c);
+    }
+    for (const std::string& reason : one.throttled) {
+      const bool known =
+          std::find(all.throttled.begin(), all.throttled.end(), reason) != all.throttled.end();
+      if (!known) all.throttled.push_back(reason);
+    }
+    all.samples += one.samples;
+    if (all.reason.empty()) all.reason = one.reason;
+  }
+  if (!clocks.empty()) all.clock_mhz = median(clocks);
+  if (!powers.empty()) all.power_w = mean(powers);
+  const bool any = all.clock_mhz || all.power_w || all.temperature_c;
+  if (any) all.reason.clear();
+  return all;
 }
 
 }  // namespace nibble::diagnose

@@ -24,6 +24,7 @@
 
 #include "base/json.h"
 #include "ledger/step.h"
+#include "machine/gpu_roofs.h"
 
 namespace nibble::diagnose {
 
@@ -124,6 +125,27 @@ struct FloorParts {
   }
 };
 
+// An operation of a rank's step, or the two products of a layer of experts, which one measurement
+// covers; `count` times a step.
+struct CoveredOp {
+  std::string op;  // the ledger's name: "attn.q", "moe.gate_up + moe.down"
+  double count = 0;
+  double tokens = 0;              // that enter one
+  double floor_us = 0;            // of one, by the ledger, launch included
+  std::optional<double> time_us;  // of one, alone
+  std::string kernel;             // whose: "nibble w4a16", "cuBLASLt bf16"
+  std::string reason;             // why there is no time
+};
+
+// The operations of a step and which of them were timed alone: a partial sum, never the step.
+struct KernelCover {
+  std::vector<CoveredOp> ops;
+  std::size_t covered() const;
+  double ms() const;             // a step, of the covered ones
+  double floor_ms() const;       // of the same
+  double open_floor_ms() const;  // of those that nothing covers
+};
+
 struct LevelEvidence {
   std::string name;  // "64 users"
   std::array<Datum, kFacts> facts;
@@ -132,6 +154,7 @@ struct LevelEvidence {
   std::optional<double> get(Fact fact) const { return (*this)[fact].value; }
   std::optional<FloorParts> floor;
   std::string floor_reason;             // why there is none
+  std::optional<KernelCover> cover;     // on a GPU like the one that served; see Evidence::gpu
   std::optional<double> prefill_floor;  // ms a step: the ledger's price of the prompts that come in
                                         // while one step runs
   std::optional<double> joules_per_token;  // of the GPUs, an output token; measured
@@ -175,6 +198,42 @@ struct KernelEvidence {
   std::string source;
 };
 
+// A kernel timed alone on a GPU: a row of nibble.bench/1 that names one.
+struct GpuRow {
+  std::string part;    // "layer" with routing and combine, "dense", ...
+  std::string format;  // of the weights: "nvfp4"
+  double experts = 1, top_k = 1, n = 0, k = 0, tokens = 0;
+  std::optional<double> time_us;  // none: `error` says why
+  std::string kernel;
+  std::string error;
+  GpuConditions conditions;
+};
+
+// A rank's step of so many sequences on that GPU.
+struct GpuStep {
+  std::optional<std::size_t> level;  // of Evidence::levels
+  double sequences = 0;
+  double floor_ms = 0;  // of the whole step, by the ledger
+  KernelCover cover;
+};
+
+// The GPU that kernels were timed on, beside the load.
+struct GpuEvidence {
+  std::string on;                      // "cuda:0"
+  GpuRoofs roofs;                      // as measured there, with what the board did meanwhile
+  std::optional<MachineSpec> catalog;  // what the data sheet says of it
+  std::string source;                  // "bench.json"
+  std::vector<GpuRow> rows;
+  std::vector<GpuStep> steps;    // of the levels, or of what was timed where there are none
+  std::string steps_reason;      // why there is none
+  std::string served_elsewhere;  // that the load was not served by such a GPU: nothing of it is
+                                 // explained then
+};
+
+// What the board did while all of these ran: the middle of clocks, the mean of power, the highest
+// temperature, every reason that held.
+GpuConditions conditions_over(const std::vector<GpuRow>& rows);
+
 // What does not change from level to level.
 struct Setting {
   std::string title;   // "nibble-tiny on AMD EPYC, 2 cores"
@@ -207,6 +266,7 @@ struct Evidence {
   std::string trace_reason;
   std::vector<KernelEvidence> kernels;
   std::string kernels_reason;
+  std::optional<GpuEvidence> gpu;
   Json roofs;                // of the machine, with sources, for the roofline; null: none
   Json sources;              // provenance: what was read or run, in order: [{what, from, when}]
   std::int64_t zero_ns = 0;  // CLOCK_MONOTONIC of the client's host at 0 s of series and windows

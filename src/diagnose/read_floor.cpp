@@ -15,25 +15,6 @@ constexpr double kMsPerMicrosecond = 1e-3;
 // Prompts are priced in passes of so many tokens at least, as schedulers batch them.
 constexpr double kPassTokens = 2048;
 
-// What ran in a step: counted, or as many as there are and the cap lets through.
-std::optional<double> sequences_of(const LevelEvidence& level, const Setting& setting) {
-  std::optional<double> running = level.get(Fact::kRunning);
-  if (!running) {
-    running = level.get(Fact::kUsers);
-    if (!running) running = level.get(Fact::kInFlight);
-    if (running && setting.max_running) running = std::min(*running, *setting.max_running);
-  }
-  // The mean over a window with empty moments lies below one; a step has one at least.
-  return running && *running > 0 ? std::optional(std::max(1.0, *running)) : std::nullopt;
-}
-
-std::optional<double> context_of(const LevelEvidence& level) {
-  const auto prompt = level.get(Fact::kPromptTokens);
-  const auto output = level.get(Fact::kOutputTokens);
-  if (!prompt || !output) return std::nullopt;
-  return std::max(1.0, *prompt + *output / 2);
-}
-
 void no_floor(LevelEvidence& level, std::string reason) {
   level.floor.reset();
   level.prefill_floor.reset();
@@ -76,6 +57,24 @@ void fill_level(const Deployment& deployment, const Setting& setting, LevelEvide
 }
 
 }  // namespace
+
+std::optional<double> sequences_of(const LevelEvidence& level, const Setting& setting) {
+  std::optional<double> running = level.get(Fact::kRunning);
+  if (!running) {
+    running = level.get(Fact::kUsers);
+    if (!running) running = level.get(Fact::kInFlight);
+    if (running && setting.max_running) running = std::min(*running, *setting.max_running);
+  }
+  // The mean over a window with empty moments lies below one; a step has one at least.
+  return running && *running > 0 ? std::optional(std::max(1.0, *running)) : std::nullopt;
+}
+
+std::optional<double> context_of(const LevelEvidence& level) {
+  const auto prompt = level.get(Fact::kPromptTokens);
+  const auto output = level.get(Fact::kOutputTokens);
+  if (!prompt || !output) return std::nullopt;
+  return std::max(1.0, *prompt + *output / 2);
+}
 
 FloorParts floor_parts(const Step& step) {
   const StepShares shares = shares_of(step);

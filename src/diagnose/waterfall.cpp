@@ -67,7 +67,7 @@ class Waterfall {
   }
 
   std::vector<WaterfallBar> take_bars() {
-    constexpr std::array<std::string_view, 16> kOrder = {"expert_weights",
+    constexpr std::array<std::string_view, 17> kOrder = {"expert_weights",
                                                          "other_weights",
                                                          "kv",
                                                          "activations",
@@ -76,6 +76,7 @@ class Waterfall {
                                                          "launches",
                                                          "pipeline_bubble",
                                                          "kernels",
+                                                         "kernels_timed",
                                                          "collectives_excess",
                                                          "clocks",
                                                          "prefill",
@@ -91,6 +92,10 @@ class Waterfall {
     std::string holds;
     for (const WaterfallBar& bar : bars_) {
       if (!bar.ms) holds += (holds.empty() ? "" : ", ") + bar.title;
+    }
+    if (uncovered_ > 0) {
+      holds += fmt::format("{}what lies above the floor of {} operation{} without a kernel timed",
+                           holds.empty() ? "" : ", ", uncovered_, uncovered_ == 1 ? "" : "s");
     }
     if (!holds.empty()) bars_.back().note = "holds what is not known, too: " + holds;
     return std::move(bars_);
@@ -250,6 +255,7 @@ class Waterfall {
     const TraceEvidence* traced = trace(reason);
     const std::optional<double> alone = level_.get(Fact::kKernels);
     if (traced == nullptr && !alone) {
+      if (level_.cover && level_.cover->covered() > 0) return take_covered(*level_.cover);
       return add_unknown("kernels", title, level_[Fact::kKernels].reason);
     }
     double ms = alone.value_or(0);
@@ -265,6 +271,20 @@ class Waterfall {
     }
     if (!level_.floor) note += "; their floor is in it, which is not known";
     add_of_step("kernels", title, std::max(0.0, ms - floor), note);
+  }
+
+  // A partial sum of kernels that are not the server's: what its own take beyond these, and what
+  // the other operations take above their floor, stays unexplained.
+  void take_covered(const KernelCover& cover) {
+    uncovered_ = cover.ops.size() - cover.covered();
+    add_of_step(
+        "kernels_timed", "kernels above their floor, as far as timed",
+        std::max(0.0, cover.ms() - cover.floor_ms()),
+        fmt::format("{} of {} operations of a step take {} alone by kernels timed here, not "
+                    "the server's; their floor is {}; nothing covers the others, whose "
+                    "floor is {}",
+                    cover.covered(), cover.ops.size(), ms_text(cover.ms()),
+                    ms_text(cover.floor_ms()), ms_text(cover.open_floor_ms())));
   }
 
   static double op_ms(const TraceEvidence& traced, bool collective) {
@@ -334,7 +354,8 @@ class Waterfall {
   double ms_per_request_;
   double measured_ms_;
   double step_ms_ = 0;
-  double taken_ms_ = 0;  // of the step
+  double taken_ms_ = 0;        // of the step
+  std::size_t uncovered_ = 0;  // operations of which no kernel was timed, where others were
   std::vector<WaterfallBar> bars_;
 };
 

@@ -222,5 +222,36 @@ TEST(WaterfallTest, WithoutARateThereIsNone) {
   EXPECT_NE(level.waterfall_reason, "");
 }
 
+// 10 x 300 us were timed over a floor of 1 ms; another operation with 0.5 ms of floor was not.
+TEST(WaterfallTest, APartialSumOfKernelsIsCalledSoAndTheRestStaysUnexplained) {
+  Evidence evidence = busy_level();
+  LevelEvidence& level = evidence.levels[0];
+  level[Fact::kKernels] = missing("no whole step");
+  level.cover = KernelCover{
+      .ops = {{.op = "attn.q", .count = 10, .tokens = 32, .floor_us = 100, .time_us = 300},
+              {.op = "attn.core", .count = 10, .floor_us = 50, .reason = "no kernel"}}};
+  const LevelDiagnosis diagnosis = waterfall_of(evidence);
+  EXPECT_DOUBLE_EQ(ms_of(diagnosis, "kernels_timed"), 2);
+  const WaterfallBar& kernels = bar_of(diagnosis, "kernels_timed");
+  EXPECT_EQ(kernels.title, "kernels above their floor, as far as timed");
+  EXPECT_NE(kernels.note.find("1 of 2 operations of a step take 3 ms alone"), std::string::npos)
+      << kernels.note;
+  EXPECT_NE(kernels.note.find("whose floor is 0.500 ms"), std::string::npos) << kernels.note;
+  EXPECT_NE(bar_of(diagnosis, "unexplained").note.find("above the floor of 1 operation "),
+            std::string::npos)
+      << bar_of(diagnosis, "unexplained").note;
+  expect_whole(diagnosis);
+}
+
+TEST(WaterfallTest, ACoverWithoutATimeIsNoBar) {
+  Evidence evidence = busy_level();
+  LevelEvidence& level = evidence.levels[0];
+  level[Fact::kKernels] = missing("none was timed");
+  level.cover = KernelCover{.ops = {{.op = "attn.core", .count = 1, .reason = "no kernel"}}};
+  const LevelDiagnosis diagnosis = waterfall_of(evidence);
+  EXPECT_FALSE(bar_of(diagnosis, "kernels").ms);
+  EXPECT_EQ(bar_of(diagnosis, "kernels").reason, "none was timed");
+}
+
 }  // namespace
 }  // namespace nibble::diagnose

@@ -140,3 +140,36 @@ def test_a_page_without_its_marks_is_refused(tree, source_dir):
     (tree / "docs/measured.md").write_text("# Measured\n")
     result = run(tree, source_dir, "write")
     assert result.returncode == 1 and "must hold once" in result.stderr
+
+
+def test_results_of_a_gpu_stand_apart(tree, source_dir):
+    sys.path.insert(0, str(source_dir / "tools"))
+    import measured
+
+    board = {"clock_mhz": 1755.0, "power_w": 512.4, "temperature_c": 47.0, "throttled": ["power cap"],
+             "samples": 3, "reason": None}
+    roof = {"value": 4700.0, "path": "bulk copies", "passes": [4700.0], "reason": None, "conditions": board}
+    row = {**ROW, "kind": "moe", "op": "moe", "routing": "balanced", "launches": 5, "launch_floor_us": 5.0,
+           "time_over_floors": 1.24, "tactic": "wgmma", "conditions": board}
+    failed = {**row, "time_us": None, "error": "no FP8 unit", "kernel": "cuBLASLt fp8"}
+    bench = {"schema": "nibble.bench/1", "compiler": "NVRTC 13.0", "rows": [row], "baselines": [failed],
+             "gpu_roofs": {"driver": "580.65", "roofs": {
+                 "read_gb_s": roof, "fp8_tflops": {**roof, "value": None, "reason": "no cuBLASLt"}}}}
+    (tree / "src/kernels/gemm/device").mkdir()
+    document = {"schema": "nibble.measured/1", "commit": "0123456789abcdef", "changed_since_commit": False,
+                "command": "nibble bench moe --on cuda:0", "machine": "NVIDIA H200", "date": "2026-11-30",
+                "kernel_sources": measured.source_hashes(tree, gpu=True), "bench": bench}
+    (tree / "docs/measured/gpu.json").write_text(json.dumps(document))
+    put_result(tree, source_dir, ROW)
+    assert run(tree, source_dir, "write").returncode == 0
+    page = (tree / "docs/measured.md").read_text()
+    assert page.index("## CPU kernels") < page.index("### first") < page.index("## GPU kernels")
+    assert "| read_gb_s | 4700 | bulk copies | 1755 MHz, 512 W, 47 C, power cap |" in page
+    assert "| fp8_tflops | - | no cuBLASLt |" in page
+    assert "| 1.25 ms | 1 ms | 1.25 | 5: 5 us | 1.24 | +4 % | ours wgmma |" in page
+    assert "not timed: no FP8 unit" in page and "stale" not in page
+    # Device code changes the rows of a GPU, and no others.
+    (tree / "src/kernels/gemm/device/kernel.cuh").write_text("changed\n")
+    assert run(tree, source_dir, "write").returncode == 0
+    page = (tree / "docs/measured.md").read_text()
+    assert page.count(" stale |") == 1 and page.index("## GPU kernels") < page.index(" stale |")

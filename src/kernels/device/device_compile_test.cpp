@@ -42,6 +42,12 @@ TEST(DeviceCompile, RoutingGatherAndCombine) {
   for (const char* const arch : kArchitectures) {
     expect_in_registers(compile_moe_kernels(kShape, arch), 5);
   }
+  const auto ptx = compile_moe_kernels(kShape, "compute_80");
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  ASSERT_EQ(ptx->kernels.size(), 5U);
+  ASSERT_NE(ptx->kernel("moe_route_fused"), nullptr);
+  EXPECT_EQ(ptx->kernel("moe_route_fused")->parameter_bytes,
+            (std::vector<int>{sizeof(RouteTopK), sizeof(RouteTables)}));
 }
 
 TEST(DeviceCompile, TheMostExpertsStayInRegisters) {

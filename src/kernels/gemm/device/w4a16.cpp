@@ -201,6 +201,13 @@ W4A16Limits limits_of(const cuda::DeviceInfo& info) {
           .shared_per_sm = info.shared_per_sm};
 }
 
+W4A16Limits limits_of(const cuda::DeviceInfo& info, const cuda::Arch& arch) {
+  W4A16Limits limits = limits_of(info);
+  limits.major = arch.major;
+  limits.minor = arch.minor;
+  return limits;
+}
+
 Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
                       const W4A16Limits& limits) {
   NIBBLE_RETURN_IF_ERROR(check_problem(problem));
@@ -228,7 +235,7 @@ Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
 Result<cuda::Cubin> compile_w4a16(const W4A16Problem& problem, const W4A16Tactic& tactic,
                                   const std::string& arch) {
   NIBBLE_RETURN_IF_ERROR(check_problem(problem));
-  if (tactic.family == Family::kWgmma && arch != "sm_90a") {
+  if (tactic.family == Family::kWgmma && arch != "sm_90a" && arch != "compute_90a") {
     return input_error("tactic {}: wgmma is an instruction of sm_90a alone, not of {}",
                        to_string(tactic), arch);
   }
@@ -239,16 +246,17 @@ Result<cuda::Cubin> compile_w4a16(const W4A16Problem& problem, const W4A16Tactic
 }
 
 Result<W4A16Kernel> W4A16Kernel::make(const cuda::Device& device, const W4A16Problem& problem,
-                                      const W4A16Tactic& tactic) {
-  NIBBLE_RETURN_IF_ERROR(check_tactic(problem, tactic, limits_of(device.info())));
-  NIBBLE_ASSIGN_OR_RETURN(const cuda::Cubin cubin,
-                          compile_w4a16(problem, tactic, device.info().arch()));
+                                      const W4A16Tactic& tactic, const std::string& arch) {
+  NIBBLE_ASSIGN_OR_RETURN(const cuda::Arch code, cuda::arch_to_run(device.info(), arch));
+  NIBBLE_RETURN_IF_ERROR(check_tactic(problem, tactic, limits_of(device.info(), code)));
+  NIBBLE_ASSIGN_OR_RETURN(const cuda::Cubin cubin, compile_w4a16(problem, tactic, code.name()));
   NIBBLE_ASSIGN_OR_RETURN(const cuda::Module module, cuda::Module::load(device, cubin));
   NIBBLE_ASSIGN_OR_RETURN(cuda::Kernel kernel, module.kernel("w4a16"));
   W4A16Kernel made(problem, tactic, std::move(kernel));
   made.shared_bytes_ =
       shared_plan(tactic, problem.scale_bytes(), static_cast<int>(problem.experts)).bytes;
-  made.programmatic_ = device.info().major >= 9;
+  // Code for earlier architectures has no griddepcontrol.wait, also where the GPU would have it.
+  made.programmatic_ = code.major >= 9;
   NIBBLE_ASSIGN_OR_RETURN(
       const int resident,
       made.kernel_.blocks_per_sm(static_cast<unsigned>(tactic.threads()), made.shared_bytes_));

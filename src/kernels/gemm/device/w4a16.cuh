@@ -55,8 +55,9 @@ struct W4A16 {
   static constexpr int kThreads = kTactic.threads();
   static constexpr int kRegistersAtStart = 65536 / kTactic.blocks_per_sm / kThreads / 8 * 8;
   static constexpr int kCopyRegisters = 24;
-  static constexpr int kMultiplyRegisters =
+  static constexpr int kFreeRegisters =
       (kRegistersAtStart * kThreads - kCopyRegisters * 128) / kConsumers / 8 * 8;
+  static constexpr int kMultiplyRegisters = kFreeRegisters < 240 ? kFreeRegisters : 240;
   static constexpr uint32_t kFactors = 2;
 
   static constexpr SharedPlan kShared = shared_plan(kTactic, kScaleBytes, Config::kExperts);
@@ -137,11 +138,13 @@ struct W4A16 {
     return left < kTactic.stage_chunks ? left : kTactic.stage_chunks;
   }
 
-  // First unit (a step of a tile) of a cluster's part.
-  NIBBLE_DEVICE static int64_t part_begin(int32_t tiles, uint32_t cluster) {
+  // First unit (a step of a tile) of a cluster's part of the work.
+  NIBBLE_DEVICE static int32_t part_begin(int32_t tiles, uint32_t cluster) {
     const uint32_t parts = gridDim.x / kCluster;
-    if constexpr (kTactic.split) return int64_t{tiles} * kSteps * cluster / parts;
-    return int64_t{tiles} * cluster / parts * kSteps;
+    if constexpr (kTactic.split) {
+      return static_cast<int32_t>(int64_t{tiles} * kSteps * cluster / parts);
+    }
+    return static_cast<int32_t>(int64_t{tiles} * cluster / parts) * kSteps;
   }
 
   NIBBLE_DEVICE static uint32_t rank_of_block() {
@@ -162,11 +165,10 @@ struct W4A16 {
     }
   };
 
-  NIBBLE_DEVICE static Cursor cursor_at(const Tables& tables, int64_t unit) {
+  NIBBLE_DEVICE static Cursor cursor_at(const Tables& tables, int32_t unit) {
     Cursor cursor;
-    const auto tile = static_cast<int32_t>(unit / kSteps);
-    cursor.place.find(tables, tile);
-    cursor.step = static_cast<int32_t>(unit - int64_t{tile} * kSteps);
+    cursor.place.find(tables, unit / kSteps);
+    cursor.step = unit % kSteps;
     return cursor;
   }
 
@@ -286,12 +288,12 @@ struct W4A16 {
   static_assert(kBlocks <= 32 && kGroupsOfTokens <= 32, "a lane copies a run");
 
   NIBBLE_DEVICE static void produce(const W4A16Params& params, const Tables& tables,
-                                    const Ring& ring, int64_t begin, int64_t end) {
+                                    const Ring& ring, int32_t begin, int32_t end) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const Policies hints = policies();
     Cursor cursor = cursor_at(tables, begin);
     // Weights do not wait for the kernel that makes the tokens.
-    const auto units = static_cast<int32_t>(end - begin);
+    const int32_t units = end - begin;
     const int first = units < kTactic.stages ? units : kTactic.stages;
     Cursor ahead = cursor;
     for (int stage = 0; stage < first; ++stage, ahead.next(tables)) {
@@ -670,48 +672,56 @@ struct W4A16 {
     }
   }
 
-  NIBBLE_DEVICE static void consume(const W4A16Params& params, const Tables& tables,
-                                    const Ring& ring, int64_t begin, int64_t end) {
-    Consumer me{ring, static_cast<int>(threadIdx.x / 32), static_cast<int>(threadIdx.x % 32)};
-    Cursor cursor = cursor_at(tables, begin);
-    const int32_t tiles = tables.tiles[Config::kExperts] * kRowTiles;
+  // A tile, or the part of it that ends at unit `stop`.
+  NIBBLE_DEVICE static void consume_tile(const W4A16Params& params, const Tables& tables,
+                                         Consumer& me, const Cursor& cursor, int32_t unit,
+                                         int32_t stop) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     Fragments fragments;
 #endif
-    for (int64_t unit = begin; unit < end;) {
-      Sums sets[kSumSets] = {};
-      Sums& sums = sets[0];
-      const int64_t tile_begin = unit - cursor.step;
-      const int64_t tile_end = tile_begin + kSteps;
-      const int64_t stop = tile_end < end ? tile_end : end;
-      const int groups = cursor.place.groups(tables);
-      for (int step = cursor.step; unit < stop; ++unit, ++step) {
-        if constexpr (kTactic.family == Family::kMma) {
-          consume_mma(me, sets, chunks_of_step(step), groups);
-        } else {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-          consume_wgmma(me, sums, fragments, chunks_of_step(step));
-#endif
-        }
-        me.advance();
-      }
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-      if constexpr (kTactic.family == Family::kWgmma) finish_wgmma(me);
-#endif
-      if constexpr (kSumSets == 2) add(sums, sets[1]);
-      if (kTactic.split && cursor.step > 0) {
-        give(params, me, sums);
+    Sums sets[kSumSets] = {};
+    Sums& sums = sets[0];
+    const int32_t tile_end = unit - cursor.step + kSteps;
+    const int groups = cursor.place.groups(tables);
+    for (int step = cursor.step; unit < stop; ++unit, ++step) {
+      if constexpr (kTactic.family == Family::kMma) {
+        consume_mma(me, sets, chunks_of_step(step), groups);
       } else {
-        if constexpr (kTactic.split) {
-          for (uint32_t other = blockIdx.x / kCluster + 1; part_begin(tiles, other) < tile_end;
-               ++other) {
-            if (part_begin(tiles, other) < part_begin(tiles, other + 1)) {
-              take(params, me, other * kCluster + blockIdx.x % kCluster, sums);
-            }
-          }
-        }
-        store(params, tables, me, cursor.place, sums);
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+        consume_wgmma(me, sums, fragments, chunks_of_step(step));
+#endif
       }
+      me.advance();
+    }
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    if constexpr (kTactic.family == Family::kWgmma) finish_wgmma(me);
+#endif
+    if constexpr (kSumSets == 2) add(sums, sets[1]);
+    if (kTactic.split && cursor.step > 0) {
+      give(params, me, sums);
+      return;
+    }
+    if constexpr (kTactic.split) {
+      const int32_t tiles = tables.tiles[Config::kExperts] * kRowTiles;
+      for (uint32_t other = blockIdx.x / kCluster + 1; part_begin(tiles, other) < tile_end;
+           ++other) {
+        if (part_begin(tiles, other) < part_begin(tiles, other + 1)) {
+          take(params, me, other * kCluster + blockIdx.x % kCluster, sums);
+        }
+      }
+    }
+    store(params, tables, me, cursor.place, sums);
+  }
+
+  NIBBLE_DEVICE static void consume(const W4A16Params& params, const Tables& tables,
+                                    const Ring& ring, int32_t begin, int32_t end) {
+    Consumer me{ring, static_cast<int>(threadIdx.x / 32), static_cast<int>(threadIdx.x % 32)};
+    Cursor cursor = cursor_at(tables, begin);
+    for (int32_t unit = begin; unit < end;) {
+      const int32_t tile_end = unit - cursor.step + kSteps;
+      const int32_t stop = tile_end < end ? tile_end : end;
+      consume_tile(params, tables, me, cursor, unit, stop);
+      unit = stop;
       cursor.step = 0;
       cursor.place.next(tables);
     }
@@ -738,8 +748,8 @@ struct W4A16 {
     __syncthreads();
     const Tables tables{offsets, tiles};
     const int32_t all = tiles[Config::kExperts] * kRowTiles;
-    const int64_t begin = part_begin(all, blockIdx.x / kCluster);
-    const int64_t end = part_begin(all, blockIdx.x / kCluster + 1);
+    const int32_t begin = part_begin(all, blockIdx.x / kCluster);
+    const int32_t end = part_begin(all, blockIdx.x / kCluster + 1);
     if (begin == end) return;
     if (threadIdx.x >= kConsumers) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -749,7 +759,7 @@ struct W4A16 {
     } else {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
       if constexpr (kTactic.family == Family::kWgmma) {
-        ptx::setmaxnreg_inc < kMultiplyRegisters<240 ? kMultiplyRegisters : 240>();
+        ptx::setmaxnreg_inc<kMultiplyRegisters>();
       }
 #endif
       consume(params, tables, ring, begin, end);

@@ -61,6 +61,8 @@ struct W4A16Limits {
   int shared_per_sm = 233472;     // bytes; every block takes 1,024 more than it asks for
 };
 W4A16Limits limits_of(const cuda::DeviceInfo& info);
+// The same memory, and the instructions of `arch`: what code for that has on this GPU.
+W4A16Limits limits_of(const cuda::DeviceInfo& info, const cuda::Arch& arch);
 // An input error that says with numbers why a tactic cannot run there.
 Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
                       const W4A16Limits& limits);
@@ -72,15 +74,17 @@ W4A16Tactic default_tactic(const W4A16Problem& problem, std::int64_t rows,
 // Those that are compiled for an architecture in tests and tried by a tuner.
 std::vector<W4A16Tactic> w4a16_tactics(const W4A16Problem& problem, const W4A16Limits& limits);
 
-// The program of a tactic, for any architecture: "sm_90a". A tactic of the wgmma family for another
-// one than sm_90a is an input error.
+// The program of a tactic, for any architecture: "sm_90a", or "compute_80" for PTX. A tactic of the
+// wgmma family for another one than sm_90a (or compute_90a) is an input error.
 Result<cuda::Cubin> compile_w4a16(const W4A16Problem& problem, const W4A16Tactic& tactic,
                                   const std::string& arch);
 
 class W4A16Kernel {
  public:
+  // For the GPU's own architecture, or for `arch` where that runs there too: "compute_80" makes the
+  // code of an earlier GPU, without wgmma, clusters, bulk copies and programmatic launch.
   static Result<W4A16Kernel> make(const cuda::Device& device, const W4A16Problem& problem,
-                                  const W4A16Tactic& tactic);
+                                  const W4A16Tactic& tactic, const std::string& arch = "");
 
   const W4A16Problem& problem() const { return problem_; }
   const W4A16Tactic& tactic() const { return tactic_; }
@@ -90,8 +94,8 @@ class W4A16Kernel {
   std::size_t partial_bytes() const;  // of W4A16Params::partials
   std::size_t shared_bytes() const { return shared_bytes_; }
 
-  // Neither allocates nor waits; may be captured. It begins before the kernel before it in the
-  // stream has ended, reads the tables and weights, and waits before it reads tokens.
+  // Neither allocates nor waits; may be captured. From sm_90 on it begins before the kernel before
+  // it in the stream has ended, reads the tables and weights, and waits before it reads tokens.
   Result<> enqueue(cuda::Stream& stream, const W4A16Params& params) const;
 
  private:

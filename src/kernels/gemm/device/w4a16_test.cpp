@@ -102,6 +102,21 @@ TEST(W4A16Tactic, WhatCannotRunSaysWhy) {
             "1,024");
 }
 
+// Code for compute_80 on an H200: that one's memory, without its instructions.
+TEST(W4A16Tactic, CodeOfAnEarlierArchitecture) {
+  const cuda::DeviceInfo h200{
+      .major = 9, .minor = 0, .shared_per_block_optin = 232448, .shared_per_sm = 233472};
+  const W4A16Limits limits = limits_of(h200, *cuda::parse_arch("compute_80"));
+  EXPECT_EQ(refusal({.rows = 512, .stages = 5}, limits), "");
+  EXPECT_EQ(refusal({.family = Family::kWgmma}, limits),
+            "tactic wgmma 256x8x128 4 stages 2 groups split: wgmma is an instruction of sm_90a "
+            "alone, and this is sm_80");
+  EXPECT_EQ(refusal({.cluster = 2}, limits),
+            "tactic mma 256x8x128 4 stages 2 groups cluster 2 split: clusters came with sm_90, and "
+            "this is sm_80");
+  EXPECT_EQ(refusal({.cluster = 2}, limits_of(h200, *cuda::parse_arch("compute_90"))), "");
+}
+
 TEST(W4A16Tactic, ProblemsThatAreNone) {
   const auto of = [](W4A16Problem problem) {
     const Result<> checked = check_problem(problem);
@@ -176,6 +191,19 @@ TEST(DeviceCompile, W4A16OnOtherArchitectures) {
   problem = {
       .experts = 8, .n = 333, .k = 333, .activations = Element::kFp16, .output = Element::kFp32};
   expect_in_registers(problem, tactic, "sm_80");
+  // PTX has wgmma in that of sm_90a alone. What it takes of an SM nobody knows before it is loaded.
+  for (const char* const arch : {"compute_80", "compute_90", "compute_90a"}) {
+    const auto ptx = compile_w4a16(problem, tactic, arch);
+    ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+    ASSERT_EQ(ptx->kernels.size(), 1U);
+    EXPECT_EQ(ptx->kernels[0].name, "w4a16");
+    EXPECT_EQ(ptx->kernels[0].parameter_bytes, std::vector<int>{sizeof(W4A16Params)});
+    EXPECT_EQ(ptx->kernels[0].max_threads, tactic.threads());
+    EXPECT_EQ(ptx->kernels[0].registers, std::nullopt);
+  }
+  EXPECT_TRUE(compile_w4a16(problem, {.family = Family::kWgmma}, "compute_90a").ok());
+  EXPECT_FALSE(compile_w4a16(problem, {.family = Family::kWgmma}, "compute_90").ok());
+  EXPECT_FALSE(compile_w4a16(problem, {.family = Family::kWgmma}, "compute_80").ok());
   const auto refused = compile_w4a16(problem, {.family = Family::kWgmma}, "sm_120a");
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message,

@@ -48,10 +48,11 @@ Result<cuda::Cubin> compile_moe_kernels(const MoeShape& shape, const std::string
        .arch = arch});
 }
 
-Result<MoeKernels> MoeKernels::make(const cuda::Device& device, const MoeShape& shape) {
+Result<MoeKernels> MoeKernels::make(const cuda::Device& device, const MoeShape& shape,
+                                    const std::string& arch) {
   NIBBLE_RETURN_IF_ERROR(device.make_current());
-  NIBBLE_ASSIGN_OR_RETURN(const cuda::Cubin cubin,
-                          compile_moe_kernels(shape, device.info().arch()));
+  NIBBLE_ASSIGN_OR_RETURN(const cuda::Arch code, cuda::arch_to_run(device.info(), arch));
+  NIBBLE_ASSIGN_OR_RETURN(const cuda::Cubin cubin, compile_moe_kernels(shape, code.name()));
   NIBBLE_ASSIGN_OR_RETURN(const cuda::Module module, cuda::Module::load(device, cubin));
   const char* const fused = has_fused_route(shape.experts) ? "moe_route_fused" : "moe_route_tables";
   NIBBLE_ASSIGN_OR_RETURN(cuda::Kernel top_k, module.kernel("moe_route_top_k"));
@@ -59,7 +60,8 @@ Result<MoeKernels> MoeKernels::make(const cuda::Device& device, const MoeShape& 
   NIBBLE_ASSIGN_OR_RETURN(cuda::Kernel one_launch, module.kernel(fused));
   NIBBLE_ASSIGN_OR_RETURN(cuda::Kernel gather, module.kernel("moe_gather"));
   NIBBLE_ASSIGN_OR_RETURN(cuda::Kernel combine, module.kernel("moe_combine"));
-  return MoeKernels(device, shape,
+  // Code for earlier architectures has no griddepcontrol.wait, also where the GPU would have it.
+  return MoeKernels(device, shape, code.major >= 9,
                     {std::move(top_k), std::move(tables), std::move(one_launch), std::move(gather),
                      std::move(combine)});
 }

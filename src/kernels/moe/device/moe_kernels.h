@@ -34,7 +34,10 @@ Result<cuda::Cubin> compile_moe_kernels(const MoeShape& shape, const std::string
 
 class MoeKernels {
  public:
-  static Result<MoeKernels> make(const cuda::Device& device, const MoeShape& shape);
+  // For the GPU's own architecture, or for `arch` where that runs there too: "compute_80" makes the
+  // code of an earlier GPU, without programmatic launch.
+  static Result<MoeKernels> make(const cuda::Device& device, const MoeShape& shape,
+                                 const std::string& arch = "");
 
   const MoeShape& shape() const { return shape_; }
 
@@ -55,10 +58,10 @@ class MoeKernels {
     cuda::Kernel gather;
     cuda::Kernel combine;
   };
-  MoeKernels(const cuda::Device& device, const MoeShape& shape, Kernels kernels)
+  MoeKernels(const cuda::Device& device, const MoeShape& shape, bool programmatic, Kernels kernels)
       : shape_(shape),
         sms_(device.info().sms),
-        programmatic_(device.info().major >= 9),
+        programmatic_(programmatic),
         kernels_(std::move(kernels)) {}
 
   cuda::Launch launch_of(std::int64_t items, int per_block, int threads) const;

@@ -73,7 +73,10 @@ struct GpuTables {
 
 class CudaMoeKernels : public GpuTest {
  protected:
-  MoeKernels kernels(const MoeShape& shape) { return value_of(MoeKernels::make(gpu(), shape)); }
+  explicit CudaMoeKernels(std::string arch = "") : arch_(std::move(arch)) {}
+  MoeKernels kernels(const MoeShape& shape) {
+    return value_of(MoeKernels::make(gpu(), shape, arch_));
+  }
 
   void check_tables(const MoeKernels& made, TestPattern pattern, int tokens) {
     const MoeShape& shape = made.shape();
@@ -121,9 +124,30 @@ class CudaMoeKernels : public GpuTest {
     check_ok(stream().synchronize());
     return {{ids.read(), weights.read()}, tables.read()};
   }
+
+  void every_pattern();
+  void every_router();
+  void gather();
+  void combine();
+
+ private:
+  const std::string arch_;  // that is compiled for, or the GPU's own
+};
+
+// By PTX for compute_80, on whatever GPU is here.
+class CudaMoeKernelsCompute80 : public CudaMoeKernels {
+ protected:
+  CudaMoeKernelsCompute80() : CudaMoeKernels("compute_80") {}
 };
 
 TEST_F(CudaMoeKernels, TablesOfEveryPattern) {
+  every_pattern();
+}
+TEST_F(CudaMoeKernelsCompute80, TablesOfEveryPattern) {
+  every_pattern();
+}
+
+void CudaMoeKernels::every_pattern() {
   for (const MoeShape& shape :
        {MoeShape{.experts = 1, .top_k = 1}, MoeShape{.experts = 20, .top_k = 4},
         MoeShape{.experts = 256, .top_k = 8}, MoeShape{.experts = 512, .top_k = 10},
@@ -148,6 +172,13 @@ TEST_F(CudaMoeKernels, TablesOfHundredThousandTokens) {
 }
 
 TEST_F(CudaMoeKernels, EveryRouterHasTheBitsOfTheCpu) {
+  every_router();
+}
+TEST_F(CudaMoeKernelsCompute80, EveryRouterHasTheBitsOfTheCpu) {
+  every_router();
+}
+
+void CudaMoeKernels::every_router() {
   for (std::size_t at = 0; at < kTestRouters.size(); ++at) {
     SCOPED_TRACE(fmt::format("router {}", at));
     const MoeKernels made = kernels(kTestRouters[at].shape);
@@ -201,6 +232,13 @@ TEST_F(CudaMoeKernels, MoreExpertsThanTheCpuTakes) {
 // ---- rows ---------------------------------------------------------------------------------------
 
 TEST_F(CudaMoeKernels, GatherPutsEveryElementWhereTheLayoutSays) {
+  gather();
+}
+TEST_F(CudaMoeKernelsCompute80, GatherPutsEveryElementWhereTheLayoutSays) {
+  gather();
+}
+
+void CudaMoeKernels::gather() {
   for (const int hidden : {2, 90, 192, 2880}) {
     const MoeShape shape{.experts = 9, .top_k = 3, .hidden = hidden};
     const int tokens = 33;
@@ -249,6 +287,13 @@ std::vector<float> combined(const std::vector<Bits>& rows, const std::vector<Bit
 }
 
 TEST_F(CudaMoeKernels, CombineAddsTheChoicesInTheirOrder) {
+  combine();
+}
+TEST_F(CudaMoeKernelsCompute80, CombineAddsTheChoicesInTheirOrder) {
+  combine();
+}
+
+void CudaMoeKernels::combine() {
   for (const int hidden : {2, 90, 6144}) {
     for (const Element output : {Element::kBf16, Element::kFp16}) {
       const MoeShape shape{.experts = 16, .top_k = 11, .hidden = hidden, .output = output};

@@ -1,0 +1,117 @@
+#include "bench/cuda_compile.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.h"
+#include "bench/cuda_probes.h"
+#include "bench/cuda_w4a16_rig.h"
+
+namespace nibble {
+namespace {
+
+class AheadCompiler {
+ public:
+  AheadCompiler(const CudaBenchRequest& request, std::string arch, cuda::DeviceInfo info)
+      : request_(request), arch_(std::move(arch)), info_(std::move(info)) {}
+
+  Result<> compile(const BenchShape& shape) {
+    const bool four_bit = shape.format == Format::kNvfp4 || shape.format == Format::kMxfp4;
+    if (shape.op == BenchOp::kMoe) return compile_layer(shape);
+    if (!four_bit) return {};
+    if (shape.experts > 1) return compile_layer(layer_of_product(shape));
+    for (const std::int64_t tokens : shape.tokens) {
+      NIBBLE_RETURN_IF_ERROR(compile_product(dense_problem(shape), tokens));
+    }
+    return {};
+  }
+
+  Result<> add(const Result<cuda::Cubin>& cubin) {
+    if (!cubin.ok()) return cubin.error();
+    ++done_.programs;
+    done_.cached += cubin->cached ? 1 : 0;
+    done_.spilling += std::any_of(cubin->kernels.begin(), cubin->kernels.end(),
+                                  [](const auto& kernel) { return kernel.spills(); })
+                          ? 1
+                          : 0;
+    return {};
+  }
+
+  const CompiledAhead& done() const { return done_; }
+
+ private:
+  Result<> compile_product(const W4A16Problem& problem, std::int64_t largest) {
+    return add(compile_w4a16(problem, default_tactic(problem, largest, info_), arch_));
+  }
+
+  // The same routings as the rig draws, so that their largest experts are the same.
+  Result<> compile_layer(const BenchShape& shape) {
+    NIBBLE_ASSIGN_OR_RETURN(const CudaMoeProblem problem,
+                            cuda_moe_problem(layer_config(shape), shape.format, false, false));
+    NIBBLE_RETURN_IF_ERROR(add(compile_moe_kernels(problem.shape, arch_)));
+    Random random(request_.seed);
+    for (const std::int64_t tokens : shape.tokens) {
+      const RouteRequest route{.experts = shape.experts, .top_k = shape.top_k, .tokens = tokens};
+      const std::int64_t largest = usual_largest(draw_turns(route, request_.routing, random));
+      NIBBLE_RETURN_IF_ERROR(compile_product(problem.gate_up, largest));
+      NIBBLE_RETURN_IF_ERROR(compile_product(problem.down, largest));
+    }
+    return {};
+  }
+
+  const CudaBenchRequest& request_;
+  std::string arch_;
+  cuda::DeviceInfo info_;
+  CompiledAhead done_;
+};
+
+}  // namespace
+
+Result<cuda::DeviceInfo> device_for(const std::string& arch) {
+  constexpr int kSharedReserved = 1024;
+  constexpr std::pair<int, int> kSharedOfSm[] = {// capability x 10 and KB (CUDA guide, table 30)
+                                                 {80, 164},  {86, 100},  {87, 164},  {89, 100},
+                                                 {90, 228},  {100, 228}, {103, 228}, {110, 228},
+                                                 {120, 100}, {121, 100}};
+  std::string_view digits = arch;
+  const bool named = digits.starts_with("sm_");
+  if (named) digits.remove_prefix(3);
+  if (digits.ends_with('a')) digits.remove_suffix(1);
+  int capability = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), capability);
+  const bool whole = named && error == std::errc() && end == digits.data() + digits.size();
+  for (const auto& [known, kilobytes] : kSharedOfSm) {
+    if (!whole || known != capability) continue;
+    const int shared = kilobytes * 1024;
+    return cuda::DeviceInfo{.name = arch,
+                            .major = known / 10,
+                            .minor = known % 10,
+                            .sms = 132,
+                            .memory_bytes = 141e9,
+                            .l2_bytes = 60e6,
+                            .shared_per_block_optin = shared - kSharedReserved,
+                            .shared_per_sm = shared,
+                            .registers_per_sm = 65536};
+  }
+  return usage_error("--compile-for is \"{}\"; give an architecture, as sm_80, sm_90a or sm_100a",
+                     printable(arch));
+}
+
+Result<CompiledAhead> compile_ahead(const CudaBenchRequest& request, const std::string& arch,
+                                    const BenchProgress& progress) {
+  NIBBLE_ASSIGN_OR_RETURN(const cuda::DeviceInfo info, device_for(arch));
+  AheadCompiler compiler(request, info.arch(), info);
+  NIBBLE_RETURN_IF_ERROR(compiler.add(compile_probes(info.arch())));
+  NIBBLE_RETURN_IF_ERROR(compiler.add(compile_prepack(info.arch())));
+  double done = 0;
+  for (const BenchShape& shape : request.shapes) {
+    NIBBLE_RETURN_IF_ERROR(check_cuda_shape(shape));
+    progress(fmt::format("compiling {}", shape.name), done);
+    NIBBLE_RETURN_IF_ERROR(compiler.compile(shape));
+    done += static_cast<double>(shape.tokens.size());
+  }
+  return compiler.done();
+}
+
+}  // namespace nibble
