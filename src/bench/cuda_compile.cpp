@@ -40,8 +40,9 @@ class AheadCompiler {
   const CompiledAhead& done() const { return done_; }
 
  private:
-  Result<> compile_product(const W4A16Problem& problem, std::int64_t largest) {
-    return add(compile_w4a16(problem, default_tactic(problem, largest, info_), arch_));
+  Result<> compile_product(const W4A16Problem& problem, std::int64_t largest,
+                           std::int64_t active = 0) {
+    return add(compile_w4a16(problem, default_tactic(problem, largest, info_, active), arch_));
   }
 
   // The same routings as the rig draws, so that their largest experts are the same.
@@ -53,8 +54,8 @@ class AheadCompiler {
     for (const std::int64_t tokens : shape.tokens) {
       const RouteRequest route{.experts = shape.experts, .top_k = shape.top_k, .tokens = tokens};
       const std::int64_t largest = usual_largest(draw_turns(route, request_.routing, random));
-      NIBBLE_RETURN_IF_ERROR(compile_product(problem.gate_up, largest));
-      NIBBLE_RETURN_IF_ERROR(compile_product(problem.down, largest));
+      NIBBLE_RETURN_IF_ERROR(compile_product(problem.gate_up, largest, tokens * shape.top_k));
+      NIBBLE_RETURN_IF_ERROR(compile_product(problem.down, largest, tokens * shape.top_k));
     }
     return {};
   }

@@ -124,7 +124,7 @@ class CudaLayerRig {
     routings_.clear();
     const auto values = static_cast<std::size_t>(tokens * shape_.k);
     NIBBLE_RETURN_IF_ERROR(draw_routings(tokens));
-    NIBBLE_RETURN_IF_ERROR(choose_programs());
+    NIBBLE_RETURN_IF_ERROR(choose_programs(tokens));
     NIBBLE_ASSIGN_OR_RETURN(x_, cuda::DeviceBuffer::make(padded(values * 2)));
     NIBBLE_ASSIGN_OR_RETURN(y_, cuda::DeviceBuffer::make(padded(values * 2)));
     NIBBLE_ASSIGN_OR_RETURN(CudaMoeWorkspace workspace, CudaMoeWorkspace::make(*programs_, tokens));
@@ -223,12 +223,13 @@ class CudaLayerRig {
   }
 
   // Programs whose tactics are those of fewer tokens stay.
-  Result<> choose_programs() {
+  Result<> choose_programs(std::int64_t tokens) {
     const CudaMoeProblem& problem = layers_.front().problem();
     const std::int64_t largest = usual_largest(routings_);
+    const std::int64_t active = tokens * shape_.top_k;
     const CudaMoeTactics tactics{
-        .gate_up = default_tactic(problem.gate_up, largest, setup_.gpu.info()),
-        .down = default_tactic(problem.down, largest, setup_.gpu.info())};
+        .gate_up = default_tactic(problem.gate_up, largest, setup_.gpu.info(), active),
+        .down = default_tactic(problem.down, largest, setup_.gpu.info(), active)};
     const std::string text = to_string(tactics.gate_up) + ", " + to_string(tactics.down);
     if (programs_ && text == tactics_text_) return {};
     programs_.reset();

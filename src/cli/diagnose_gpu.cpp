@@ -84,6 +84,17 @@ Result<std::optional<GpuBeside>> described(const Arguments& arguments,
   return std::optional(GpuBeside{deployment, tells ? deployment.machine.title : std::string()});
 }
 
+// What a case says and what is concluded must stand on the same roofs.
+Result<> explain_anew(const diagnose::GpuEvidence& gpu, std::optional<CaseAnalysis>& analysis) {
+  if (!analysis) return {};
+  const CaseOptions options = {.adjust = [&gpu](Deployment& deployment) -> Result<> {
+    diagnose::apply_measured_roofs(gpu, deployment.machine);
+    return {};
+  }};
+  NIBBLE_ASSIGN_OR_RETURN(analysis, explain_case(analysis->source, options));
+  return {};
+}
+
 BenchShape shape_of(const ProductToTime& product, const Deployment& deployment) {
   const diagnose::RankProduct& of = product.product;
   const auto whole = [](double value) { return static_cast<std::int64_t>(value); };
@@ -167,7 +178,7 @@ Result<> GpuRun::measure(const std::vector<double>& sequences, Evidence& evidenc
                               evidence);
 }
 
-Result<> fill_from_gpu(const Arguments& arguments, const std::optional<CaseAnalysis>& analysis,
+Result<> fill_from_gpu(const Arguments& arguments, std::optional<CaseAnalysis>& analysis,
                        Evidence& evidence) {
   const std::string title = evidence.gpu->roofs.title;
   NIBBLE_ASSIGN_OR_RETURN(std::optional<GpuBeside> beside, described(arguments, analysis, title));
@@ -181,6 +192,7 @@ Result<> fill_from_gpu(const Arguments& arguments, const std::optional<CaseAnaly
   const bool same = beside->served_on.empty() || diagnose::is_same_gpu(beside->served_on, title);
   if (same) {
     NIBBLE_RETURN_IF_ERROR(refuse_roofs(arguments));
+    NIBBLE_RETURN_IF_ERROR(explain_anew(*evidence.gpu, analysis));
   } else if (!analysis && arguments.has("--machine")) {
     NIBBLE_ASSIGN_OR_RETURN(const Ledger ledger, Ledger::make(beside->deployment));
     diagnose::fill_floor(ledger, evidence);

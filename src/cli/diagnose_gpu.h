@@ -44,8 +44,9 @@ class GpuRun {
 };
 
 // Floors and covers from what the evidence knows of a GPU (evidence.gpu, measured or recorded) and
-// the deployment that flags or the case describe; nothing where neither does.
-Result<> fill_from_gpu(const Arguments& arguments, const std::optional<CaseAnalysis>& analysis,
+// the deployment that flags or the case describe; nothing where neither does. A case that ran on
+// such a GPU is explained anew, with its roofs as measured.
+Result<> fill_from_gpu(const Arguments& arguments, std::optional<CaseAnalysis>& analysis,
                        diagnose::Evidence& evidence);
 
 }  // namespace nibble::cli

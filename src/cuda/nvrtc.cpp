@@ -103,6 +103,7 @@ Result<Nvrtc> Nvrtc::open() {
   NIBBLE_RETURN_IF_ERROR(
       nvrtc.check(nvrtc.api_.Version(&major, &minor), "nvrtcVersion", "the library"));
   nvrtc.version_ = fmt::format("NVRTC {}.{}", major, minor);
+  nvrtc.has_no_cache_ = std::pair(major, minor) >= std::pair(12, 9);
   std::error_code error;
   const auto bytes = std::filesystem::file_size(nvrtc.path(), error);
   nvrtc.identity_ = fmt::format("{}.{}-{}", major, minor, error ? 0 : bytes);
@@ -150,6 +151,8 @@ Result<NvrtcOutput> Nvrtc::compile(const NvrtcInput& input) const {
             "nvrtcCreateProgram", input.program));
   std::vector<std::string> options = input.options;
   options.push_back("--gpu-architecture=" + input.arch.name());
+  // What NVRTC has from its own cache, beside a driver, comes without ptxas's words on spills.
+  if (has_no_cache_) options.push_back("--no-cache");
   const std::vector<const char*> arguments = pointers(options);
   const abi::NvrtcStatus status =
       api_.CompileProgram(program.get(), static_cast<int>(arguments.size()), arguments.data());

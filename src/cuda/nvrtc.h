@@ -55,6 +55,7 @@ class Nvrtc {
   abi::NvrtcFunctions api_;
   std::string version_;
   std::string identity_;
+  bool has_no_cache_ = false;
 };
 
 // The line of a log that says what is wrong; "" where none does.

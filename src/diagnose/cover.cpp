@@ -34,9 +34,9 @@ double whole_tokens(double tokens) {
 
 // Why no kernel is timed for what is no product.
 std::string why_no_product(const Op& op) {
-  if (op.bytes.link_bytes > 0) return "of several GPUs: nibble bench link measures it";
-  if (op.flop > 0 || op.bytes.kv_bytes > 0) return "nibble has no kernel for attention on a GPU";
-  return "nibble has no kernel for norms and embeddings on a GPU";
+  if (op.bytes.link_bytes > 0) return "of several GPUs: nibble bench link";
+  if (op.flop > 0 || op.bytes.kv_bytes > 0) return "no kernel of nibble's for attention";
+  return "no kernel of nibble's for norms and embeddings";
 }
 
 RankProduct dense_product(const Step& step, std::size_t at) {

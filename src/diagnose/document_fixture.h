@@ -238,6 +238,34 @@ inline void add_fixture_kernels(Evidence& evidence) {
                                                             Json::object().set("value", 462.0))));
 }
 
+// Half of a step's operations timed on another GPU than the one that served.
+inline GpuEvidence fixture_gpu() {
+  GpuEvidence gpu{.on = "cuda:0", .source = "/srv/runs/monday/bench.json"};
+  gpu.roofs = {.title = "NVIDIA H200", .arch = "sm_90a", .sms = 132};
+  const GpuConditions board{.clock_mhz = 1755,
+                            .power_w = 480,
+                            .temperature_c = 52,
+                            .throttled = {"power cap"},
+                            .samples = 7};
+  gpu.roofs.roofs["read_gb_s"] = {.value = 4100, .path = "bulk copies", .conditions = board};
+  gpu.roofs.roofs["fp8_tflops"] = {.reason = "cuBLASLt is not there"};
+  gpu.catalog = find_in_catalog("h200");
+  gpu.rows = {{.part = "layer", .tokens = 64, .time_us = 190, .conditions = board}};
+  gpu.served_elsewhere =
+      "The load was served by node7, and the kernels were timed on NVIDIA H200 (cuda:0): they say "
+      "what a step would take there, and explain nothing of this load";
+  KernelCover cover;
+  cover.ops = {{.op = "moe.gate_up + moe.down",
+                .count = 75,
+                .tokens = 64,
+                .floor_us = 95,
+                .time_us = 190,
+                .kernel = "nibble w4a16"},
+               {.op = "attn.core", .count = 78, .floor_us = 10, .reason = "no kernel on node7"}};
+  gpu.steps = {{.level = kFixtureHeadline, .sequences = 64, .floor_ms = 7.905, .cover = cover}};
+  return gpu;
+}
+
 inline Evidence full_evidence() {
   Evidence evidence;
   evidence.setting = {
@@ -261,6 +289,7 @@ inline Evidence full_evidence() {
   }
   add_fixture_series(evidence);
   add_fixture_kernels(evidence);
+  evidence.gpu = fixture_gpu();
   evidence.sources = Json::array()
                          .push(Json::object()
                                    .set("what", "load sweep, nibble 0.1.0")

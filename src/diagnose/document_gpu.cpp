@@ -35,11 +35,11 @@ Table roofs_table(const GpuEvidence& gpu) {
                {"measured", Align::kRight},
                {"catalog", Align::kRight},
                {"unit"},
-               {"power, W", Align::kRight},
-               {"clock, MHz", Align::kRight},
-               {"C", Align::kRight},
-               {"throttled"},
-               {"how, or why not", Align::kLeft, 1}});
+               {"power, W", Align::kRight, 2},
+               {"clock, MHz", Align::kRight, 3},
+               {"C", Align::kRight, 4},
+               {"throttled", Align::kLeft, 1},
+               {"how, or why not", Align::kLeft, 5}});
   for (const GpuRoofDef& def : kGpuRoofs) {
     const auto found = gpu.roofs.roofs.find(def.key);
     if (found == gpu.roofs.roofs.end()) continue;
@@ -56,13 +56,13 @@ Table roofs_table(const GpuEvidence& gpu) {
 
 Table cover_table(const KernelCover& cover) {
   Table table({{"operation"},
-               {"a step", Align::kRight},
-               {"tokens", Align::kRight},
-               {"time, us", Align::kRight},
-               {"floor, us", Align::kRight},
+               {"a step", Align::kRight, 5},
+               {"tokens", Align::kRight, 6},
+               {"time, us", Align::kRight, 4},
+               {"floor, us", Align::kRight, 3},
                {"over floor", Align::kRight},
-               {"time, ms a step", Align::kRight},
-               {"floor, ms a step", Align::kRight},
+               {"ms a step", Align::kRight},
+               {"its floor, ms", Align::kRight},
                {"kernel, or why none", Align::kLeft, 1}});
   constexpr double kMsInUs = 1e-3;
   for (const CoveredOp& op : cover.ops) {

@@ -31,7 +31,10 @@ std::vector<const WaterfallBar*> bars_of_all(const Diagnosis& diagnosis) {
     for (const WaterfallBar& bar : level.waterfall) {
       const bool there = std::any_of(bars.begin(), bars.end(),
                                      [&bar](const WaterfallBar* one) { return one->id == bar.id; });
-      if (!there) bars.push_back(&bar);
+      if (there) continue;
+      // The rest comes last, whatever other levels have.
+      const bool rest = !bars.empty() && bars.back()->id == "unexplained";
+      bars.insert(rest ? bars.end() - 1 : bars.end(), &bar);
     }
   };
   if (const LevelDiagnosis* level = headline_of(diagnosis)) add(*level);

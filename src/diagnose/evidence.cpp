@@ -13,7 +13,7 @@
 namespace nibble::diagnose {
 namespace {
 
-constexpr double kMsPerUs = 1e-3;
+constexpr double kCoverMsPerUs = 1e-3;
 
 constexpr std::array<FactInfo, kFacts> kFactInfos = {{
     {Fact::kUsers, "users", "users", ""},
@@ -136,19 +136,19 @@ std::size_t KernelCover::covered() const {
 double KernelCover::ms() const {
   double us = 0;
   for (const CoveredOp& op : ops) us += op.time_us ? op.count * *op.time_us : 0;
-  return us * kMsPerUs;
+  return us * kCoverMsPerUs;
 }
 
 double KernelCover::floor_ms() const {
   double us = 0;
   for (const CoveredOp& op : ops) us += op.time_us ? op.count * op.floor_us : 0;
-  return us * kMsPerUs;
+  return us * kCoverMsPerUs;
 }
 
 double KernelCover::open_floor_ms() const {
   double us = 0;
   for (const CoveredOp& op : ops) us += op.time_us ? 0 : op.count * op.floor_us;
-  return us * kMsPerUs;
+  return us * kCoverMsPerUs;
 }
 
 GpuConditions conditions_over(const std::vector<GpuRow>& rows) {

@@ -8,7 +8,7 @@
 namespace nibble::diagnose {
 namespace {
 
-constexpr double kMost = 1e15;
+constexpr double kMostOfRow = 1e15;
 
 Result<GpuRow> parse_gpu_row(const Json& json, const std::string& where) {
   ObjectReader reader(json, where);
@@ -16,12 +16,12 @@ Result<GpuRow> parse_gpu_row(const Json& json, const std::string& where) {
   const std::string kind = reader.string("kind").value_or("gemm");
   row.part = reader.string("part").value_or(kind == "moe" ? "layer" : "dense");
   row.format = reader.string("format").value_or("");
-  row.experts = reader.number("experts", {.min = 1, .max = kMost}).value_or(1);
-  row.top_k = reader.number("top_k", {.min = 1, .max = kMost}).value_or(1);
-  row.n = reader.number("n", {.min = 0, .max = kMost}).value_or(0);
-  row.k = reader.number("k", {.min = 0, .max = kMost}).value_or(0);
-  row.tokens = reader.number("tokens", {.min = 0, .max = kMost}).value_or(0);
-  row.time_us = reader.number("time_us", {.max = kMost, .above = 0});
+  row.experts = reader.number("experts", {.min = 1, .max = kMostOfRow}).value_or(1);
+  row.top_k = reader.number("top_k", {.min = 1, .max = kMostOfRow}).value_or(1);
+  row.n = reader.number("n", {.min = 0, .max = kMostOfRow}).value_or(0);
+  row.k = reader.number("k", {.min = 0, .max = kMostOfRow}).value_or(0);
+  row.tokens = reader.number("tokens", {.min = 0, .max = kMostOfRow}).value_or(0);
+  row.time_us = reader.number("time_us", {.max = kMostOfRow, .above = 0});
   row.kernel = printable(reader.string("kernel").value_or(""));
   row.error = printable(reader.string("error").value_or(""));
   const Json* conditions = reader.object("conditions");

@@ -13,15 +13,11 @@
 namespace nibble::diagnose {
 namespace {
 
-constexpr double kMsPerMicrosecond = 1e-3;
+constexpr double kMsPerUsOfStep = 1e-3;
 constexpr double kGiga = 1e9;
 constexpr std::size_t kMostSteps = 64;
 constexpr double kMostTokens = 1 << 20;
 constexpr std::size_t kMostOfOne = 8;  // numbers of tokens that one product is timed at
-
-FoundGpuRoofs found_in(const GpuEvidence& gpu) {
-  return {.roofs = gpu.roofs, .note = fmt::format("measured on {} ({})", gpu.on, gpu.source)};
-}
 
 // What no catalog knows: the sums of the step need memory and matrix rate alone.
 Result<MachineSpec> unknown_machine(const GpuEvidence& gpu) {
@@ -72,7 +68,7 @@ std::optional<GpuStep> step_at(const Deployment& deployment, double sequences, d
   }
   return GpuStep{.level = std::nullopt,
                  .sequences = sequences,
-                 .floor_ms = step->step_us * kMsPerMicrosecond,
+                 .floor_ms = step->step_us * kMsPerUsOfStep,
                  .cover = cover_of(*step, deployment, gpu.rows)};
 }
 
@@ -187,10 +183,16 @@ bool is_same_gpu(std::string_view one, std::string_view other) {
   return to_lower(one) == to_lower(other);
 }
 
+void apply_measured_roofs(const GpuEvidence& gpu, MachineSpec& machine) {
+  apply_gpu_roofs(
+      {.roofs = gpu.roofs, .note = fmt::format("measured on {} ({})", gpu.on, gpu.source)},
+      machine);
+}
+
 Result<MachineSpec> measured_machine(const GpuEvidence& gpu) {
   if (!gpu.catalog) return unknown_machine(gpu);
   MachineSpec machine = *gpu.catalog;
-  apply_gpu_roofs(found_in(gpu), machine);
+  apply_measured_roofs(gpu, machine);
   return machine;
 }
 
@@ -204,7 +206,7 @@ void fill_gpu(const GpuBeside& beside, Evidence& evidence) {
   Deployment deployment = beside.deployment;
   const bool same = gpu.served_elsewhere.empty();
   if (same && !beside.served_on.empty()) {
-    apply_gpu_roofs(found_in(gpu), deployment.machine);
+    apply_measured_roofs(gpu, deployment.machine);
   } else {
     Result<MachineSpec> machine = measured_machine(gpu);
     if (!machine) {

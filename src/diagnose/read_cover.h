@@ -35,6 +35,9 @@ Result<std::vector<ProductToTime>> products_to_time(const Deployment& deployment
 // By catalog name, alias or title.
 bool is_same_gpu(std::string_view one, std::string_view other);
 
+// Memory, sustained matrix rates and the gap between kernels as measured there.
+void apply_measured_roofs(const GpuEvidence& gpu, MachineSpec& machine);
+
 // Catalog entry of the GPU, or a machine of what it says of itself; roofs as measured replace the
 // data sheet's. A run error where its memory was not measured and no catalog knows it.
 Result<MachineSpec> measured_machine(const GpuEvidence& gpu);

@@ -34,9 +34,11 @@ def bench_document(title="NVIDIA H200"):
     rows += [row("dense", tokens, QUERY_US, op="attn.q", format="bf16", n=2048, k=2048) for tokens in (32, 128)]
     rows.append(row("dense", 64, None, op="attn.out", format="bf16", n=6144, k=2048, error="out of memory"))
     gpu = {"title": title, "arch": "sm_90a", "uuid": "", "driver": "580", "sms": 132, "memory_bytes": 1.5e11,
-           "l2_bytes": 6e7, "taken_unix_s": 1.7e9, "roofs": {"read_gb_s": roof(READ_GB_S), "bf16_tflops": roof(750), "graph_gap_us": roof(GAP_US)}}
+           "l2_bytes": 6e7, "taken_unix_s": 1.7e9,
+           "roofs": {"read_gb_s": roof(READ_GB_S), "bf16_tflops": roof(750), "graph_gap_us": roof(GAP_US)}}
     plain_roof = {"value": READ_GB_S, "path": "by hand", "passes": [READ_GB_S]}
-    plain = {"threads": 1, "buffer_bytes": 1e10, "read_gb_s": plain_roof, "tflops": {"bf16": {**plain_roof, "value": 750}}}
+    plain = {"threads": 1, "buffer_bytes": 1e10, "read_gb_s": plain_roof,
+             "tflops": {"bf16": plain_roof}}
     return {"schema": "nibble.bench/1", "version": "0", "command": "by hand",
             "machine": {"title": title, "cores": 132, "memory_gb": 150, "last_level_cache_mb": 60, "isa": ["sm_90a"]},
             "on": "cuda:0", "compiler": "NVRTC", "taken_unix_s": 1.7e9, "state": None,
@@ -160,6 +162,23 @@ def test_a_load_of_another_gpu_is_not_explained(diagnosed, words, served):
     without = without[:-1] if without[-1] == "--from" else without
     alone = diagnosed(*without)
     assert [level["floor_ms"] for level in alone["levels"]] == [level["floor_ms"] for level in diagnosis["levels"]]
+
+
+def test_a_case_of_such_a_gpu_is_explained_by_its_measured_roofs(diagnosed, source_dir):
+    case = ("--case", str(source_dir / "tests/diagnose/glm5_h200_invented_case.json"))
+    alone, beside = diagnosed(*case), diagnosed(*case, "--from", "bench.json")
+    assert beside["gpu"]["explains"] is True
+    for before, after in zip(alone["levels"], beside["levels"]):
+        weights = before["floor_ms"]["expert_weights"]
+        assert after["floor_ms"]["expert_weights"] == pytest.approx(weights * 4800 / READ_GB_S, rel=1e-6)
+    # What the case itself says stands on the same roofs.
+    told = " ".join(text for finding in beside["findings"] for text in finding["assumptions"])
+    assert f"bandwidth {READ_GB_S} GB/s" in told and "bandwidth 4800 GB/s" not in told
+    # Kernels were timed at 32 to 128 tokens: a third less and half as much more at most.
+    timed = {level["users"]: any(bar["id"] == "kernels_timed" for bar in level["waterfall"]) for level in beside["levels"]}
+    assert timed == {8: False, 32: True, 64: True, 128: True, 256: False}
+    # The rest comes last, whatever bars the levels have.
+    assert beside["levels"][2]["waterfall"][-1]["id"] == "unexplained"
 
 
 def test_kernels_without_a_load(diagnosed):

@@ -302,6 +302,25 @@ void fit_rows(const W4A16Problem& problem, W4A16Tactic& tactic) {
   }
 }
 
+// Few experts with few tokens: smaller tiles, so that not many blocks share one, whose sums are
+// then added one after the other.
+void fit_few(const W4A16Problem& problem, std::int64_t active, int sms, W4A16Tactic& tactic) {
+  if (tactic.family != Family::kMma || tactic.tokens > 8) return;
+  const std::int64_t blocks = tiles_of(problem).blocks;
+  const auto tiles = [&] {
+    return active * ceil_div(blocks, tactic.blocks() * tactic.cluster) * tactic.cluster;
+  };
+  while (tiles() * 3 < sms && tactic.rows > 128) {
+    tactic.rows /= 2;
+    tactic.groups = 2;
+    tactic.stages *= 2;
+    if (tactic.rows == 128) {
+      tactic.cluster = 1;
+      tactic.stage_chunks = 4;
+    }
+  }
+}
+
 // As many stages as fit, up to those that were asked for.
 void fit_stages(const W4A16Problem& problem, const W4A16Limits& limits, W4A16Tactic& tactic) {
   while (tactic.stages > 1 && !check_tactic(problem, tactic, limits).ok()) --tactic.stages;
@@ -341,10 +360,12 @@ W4A16Tactic other_tactic(std::int64_t rows) {
 }  // namespace
 
 W4A16Tactic default_tactic(const W4A16Problem& problem, std::int64_t rows,
-                           const cuda::DeviceInfo& info) {
+                           const cuda::DeviceInfo& info, std::int64_t active) {
   const W4A16Limits limits = limits_of(info);
   W4A16Tactic tactic = limits.major == 9 ? hopper_tactic(rows) : other_tactic(rows);
   fit_rows(problem, tactic);
+  fit_few(problem, active > 0 ? std::min(active, problem.experts) : problem.experts, info.sms,
+          tactic);
   fit_stages(problem, limits, tactic);
   return tactic;
 }

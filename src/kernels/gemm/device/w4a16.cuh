@@ -472,6 +472,7 @@ struct W4A16 {
             ptx::wgmma_wait_group<kRunning>();  // the set of registers that is next is free
             pin(codes.codes[chunk % kChunksHeld][block]);
             if (step == kRunning * kGroupSteps) {
+              __syncwarp();  // lane 0 speaks for what all lanes have read
               me.release(me.held);
               me.held = -1;
             }
@@ -499,6 +500,7 @@ struct W4A16 {
 
   NIBBLE_DEVICE static void finish_wgmma(Consumer& me) {
     ptx::wgmma_wait_group<0>();
+    __syncwarp();
     me.release(me.held);
     me.held = -1;
   }
@@ -540,13 +542,9 @@ struct W4A16 {
     if (threadIdx.x == 0) ptx::st_release_gpu(params.flags + blockIdx.x, 1);
   }
 
+  // Sums that another block of the same rank gave.
   NIBBLE_DEVICE static void take(const W4A16Params& params, const Consumer& me, uint32_t from,
                                  Sums& sums) {
-    if (threadIdx.x == 0) {
-      while (ptx::ld_acquire_gpu(params.flags + from) == 0) {
-      }
-    }
-    ptx::bar_sync(1, kConsumers);
     const float* partial = partial_of(params, from, me.warp, me.lane);
 #pragma unroll
     for (int block = 0; block < kBlocksOfGroup; ++block) {
@@ -557,6 +555,26 @@ struct W4A16 {
 #pragma unroll
         for (int i = 0; i < 4; ++i) sums[block][group][i] += four.value[i];
       }
+    }
+  }
+
+  // All sums of the tile that ends at unit `tile_end`, in their order, once they are all there.
+  NIBBLE_DEVICE static void take_all(const W4A16Params& params, const Tables& tables,
+                                     const Consumer& me, int32_t tile_end, Sums& sums) {
+    const int32_t tiles = tables.tiles[Config::kExperts] * kRowTiles;
+    const uint32_t first = blockIdx.x / kCluster + 1;
+    if (part_begin(tiles, first) >= tile_end) return;
+    if (threadIdx.x == 0) {
+      for (uint32_t other = first; part_begin(tiles, other) < tile_end; ++other) {
+        if (part_begin(tiles, other) == part_begin(tiles, other + 1)) continue;
+        while (ptx::ld_acquire_gpu(params.flags + other * kCluster + blockIdx.x % kCluster) == 0) {
+        }
+      }
+    }
+    ptx::bar_sync(1, kConsumers);
+    for (uint32_t other = first; part_begin(tiles, other) < tile_end; ++other) {
+      if (part_begin(tiles, other) == part_begin(tiles, other + 1)) continue;
+      take(params, me, other * kCluster + blockIdx.x % kCluster, sums);
     }
   }
 
@@ -701,15 +719,7 @@ struct W4A16 {
       give(params, me, sums);
       return;
     }
-    if constexpr (kTactic.split) {
-      const int32_t tiles = tables.tiles[Config::kExperts] * kRowTiles;
-      for (uint32_t other = blockIdx.x / kCluster + 1; part_begin(tiles, other) < tile_end;
-           ++other) {
-        if (part_begin(tiles, other) < part_begin(tiles, other + 1)) {
-          take(params, me, other * kCluster + blockIdx.x % kCluster, sums);
-        }
-      }
-    }
+    if constexpr (kTactic.split) take_all(params, tables, me, tile_end, sums);
     store(params, tables, me, cursor.place, sums);
   }
 

@@ -67,10 +67,10 @@ W4A16Limits limits_of(const cuda::DeviceInfo& info, const cuda::Arch& arch);
 Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
                       const W4A16Limits& limits);
 
-// Which tactic is to be taken where the largest expert has `rows` tokens: measured on an H200
-// (docs/measured.md), by the same rules elsewhere.
+// Which tactic is to be taken where the largest expert has `rows` tokens and at most `active`
+// experts have any (0: all): measured on an H200 (docs/measured.md), by the same rules elsewhere.
 W4A16Tactic default_tactic(const W4A16Problem& problem, std::int64_t rows,
-                           const cuda::DeviceInfo& info);
+                           const cuda::DeviceInfo& info, std::int64_t active = 0);
 // Those that are compiled for an architecture in tests and tried by a tuner.
 std::vector<W4A16Tactic> w4a16_tactics(const W4A16Problem& problem, const W4A16Limits& limits);
 

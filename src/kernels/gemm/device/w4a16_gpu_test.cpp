@@ -20,7 +20,8 @@ class W4A16OnGpu : public GpuTest {
     std::vector<W4A16Tactic> all = {
         {.rows = 128, .tokens = 8, .stage_chunks = 1, .stages = 3, .groups = 1},
         {.rows = 256, .tokens = 16, .stages = 2, .groups = 2, .split = false},
-        {.rows = 64, .tokens = 40, .stage_chunks = 3, .stages = 2, .groups = 1}};
+        {.rows = 64, .tokens = 40, .stage_chunks = 3, .stages = 2, .groups = 1},
+        {.rows = 128, .tokens = 8, .stage_chunks = 4, .stages = 3, .groups = 2}};
     if (gpu().info().major != 9 || !arch_.empty()) return all;
     const std::vector<W4A16Tactic> wgmma = {
         {.family = Family::kWgmma,
