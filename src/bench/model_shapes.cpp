@@ -87,4 +87,21 @@ Result<ModelShapes> model_shapes(const Deployment& deployment,
   return found;
 }
 
+Result<std::vector<BenchShape>> layer_of_model(std::string_view model, const ModelShapes& products,
+                                               std::string_view kernel) {
+  const auto gate_up = std::find_if(products.shapes.begin(), products.shapes.end(),
+                                    [](const auto& shape) { return shape.name == "moe.gate_up"; });
+  if (gate_up == products.shapes.end()) {
+    return input_error(
+        "{} has no experts in a format that {} takes; bench gemm measures its products", model,
+        kernel);
+  }
+  BenchShape layer = *gate_up;
+  layer.op = BenchOp::kMoe;
+  layer.name = "moe";
+  layer.where = fmt::format("the layer of {}", model);
+  layer.n /= 2;  // gate and up are one matrix
+  return std::vector<BenchShape>{layer};
+}
+
 }  // namespace nibble

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -23,6 +24,11 @@ struct ModelShapes {
 // `available_bytes` are left out, and the shape's note says so.
 Result<ModelShapes> model_shapes(const Deployment& deployment,
                                  const std::vector<std::int64_t>& tokens, double available_bytes);
+
+// The layer of experts on one rank, of those products: an input error when there is none that
+// `kernel` ("a CPU kernel") takes.
+Result<std::vector<BenchShape>> layer_of_model(std::string_view model, const ModelShapes& products,
+                                               std::string_view kernel);
 
 // "nvfp4 x bf16" of an Op; nullopt when it names one format only.
 struct FormatPair {

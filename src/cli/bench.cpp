@@ -77,27 +77,6 @@ Result<std::vector<BenchShape>> given_shapes(const Arguments& arguments, BenchOp
   return shapes;
 }
 
-// The layer of a model on one rank: experts with their intermediate size cut by tp.
-Result<std::vector<BenchShape>> model_layer(const Arguments& arguments,
-                                            const ModelShapes& products) {
-  const BenchShape* gate_up = nullptr;
-  for (const BenchShape& shape : products.shapes) {
-    if (shape.name == "moe.gate_up") gate_up = &shape;
-  }
-  if (gate_up == nullptr) {
-    return input_error(
-        "{} has no experts in a format that a CPU kernel takes; bench gemm measures "
-        "its products",
-        *arguments.text("--model"));
-  }
-  BenchShape layer = *gate_up;
-  layer.op = BenchOp::kMoe;
-  layer.name = "moe";
-  layer.where = "the layer of " + *arguments.text("--model");
-  layer.n /= 2;  // gate and up are one matrix
-  return std::vector<BenchShape>{layer};
-}
-
 Result<std::vector<BenchShape>> shapes_of_model(const Arguments& arguments, BenchOp op,
                                                 std::vector<std::string>& notes) {
   for (const char* flag : {"--format", "--n", "--k", "--experts", "--top-k"}) {
@@ -118,7 +97,7 @@ Result<std::vector<BenchShape>> shapes_of_model(const Arguments& arguments, Benc
   NIBBLE_ASSIGN_OR_RETURN(ModelShapes found,
                           model_shapes(deployment, tokens, available_memory_bytes()));
   notes = found.notes;
-  if (op == BenchOp::kMoe) return model_layer(arguments, found);
+  if (op == BenchOp::kMoe) return layer_of_model(*arguments.text("--model"), found, "a CPU kernel");
   return found.shapes;
 }
 

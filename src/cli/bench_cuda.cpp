@@ -108,20 +108,7 @@ Result<std::vector<BenchShape>> cuda_of_model(const Arguments& arguments, BenchO
     notes = found.notes;
     return found.shapes;
   }
-  const auto gate_up = std::find_if(found.shapes.begin(), found.shapes.end(),
-                                    [](const auto& shape) { return shape.name == "moe.gate_up"; });
-  if (gate_up == found.shapes.end()) {
-    return input_error(
-        "{} has no experts in a format that a kernel takes; bench gemm measures its "
-        "products",
-        *arguments.text("--model"));
-  }
-  BenchShape layer = *gate_up;
-  layer.op = BenchOp::kMoe;
-  layer.name = "moe";
-  layer.where = "the layer of " + *arguments.text("--model");
-  layer.n /= 2;  // gate and up are one matrix
-  return std::vector<BenchShape>{layer};
+  return layer_of_model(*arguments.text("--model"), found, "a kernel");
 }
 
 Result<std::vector<BenchShape>> cuda_shapes(const Arguments& arguments, const std::string& what,

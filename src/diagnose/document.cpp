@@ -21,7 +21,8 @@ constexpr std::array<std::string_view, 8> kFloorBars = {
     "compute",        "collectives",   "launches", "pipeline_bubble"};
 
 std::string subtitle_text(const Diagnosis& diagnosis) {
-  if (diagnosis.verdicts.empty()) return "";
+  // Without a load nothing was held back, and the headline says what there is.
+  if (diagnosis.verdicts.empty() || diagnosis.evidence.levels.empty()) return "";
   const Verdict& verdict = diagnosis.verdicts.front();
   const ClassInfo& info = info_of(verdict.cls);
   return fmt::format("{}: {}. Regime: {}. {}.", capitalised(certainty_text(verdict)), info.title,

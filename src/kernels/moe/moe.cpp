@@ -10,6 +10,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/moe/combine.h"
 #include "kernels/moe/dispatch.h"
+#include "kernels/moe/layer_checks.h"
 
 namespace nibble {
 namespace {
@@ -20,31 +21,12 @@ constexpr std::int64_t kMostSlots = std::int64_t{1} << 24;
 
 Result<> check_shapes(const MoeConfig& config, std::span<const QuantizedMatrix> experts,
                       std::string_view name, std::int64_t rows, std::int64_t columns) {
-  if (static_cast<std::int64_t>(experts.size()) != config.router.experts) {
-    return input_error("{} has {} experts, the router {}", name, experts.size(),
-                       config.router.experts);
-  }
+  NIBBLE_RETURN_IF_ERROR(check_expert_sizes(experts, name, config.router.experts, rows, columns));
   for (std::size_t expert = 0; expert < experts.size(); ++expert) {
-    if (experts[expert].rows != rows || experts[expert].columns != columns) {
-      return input_error("{} of expert {} is {} x {}; the layer's sizes want {} x {}", name, expert,
-                         experts[expert].rows, experts[expert].columns, rows, columns);
-    }
     if (experts[expert].format == Format::kBf16 && config.activations != Format::kBf16 &&
         config.activations != Format::kFp32) {
       return input_error("{} of expert {} is bf16, which takes fp32 or bf16 activations, not {}",
                          name, expert, to_string(config.activations));
-    }
-  }
-  return {};
-}
-
-Result<> check_bias(std::span<const float> bias, std::string_view name, std::int64_t size) {
-  if (!bias.empty() && static_cast<std::int64_t>(bias.size()) != size) {
-    return input_error("{} has {} values; the layer's sizes want {}", name, bias.size(), size);
-  }
-  for (std::size_t index = 0; index < bias.size(); ++index) {
-    if (!std::isfinite(bias[index])) {
-      return input_error("value {} of {} is {}, not a finite number", index, name, bias[index]);
     }
   }
   return {};
@@ -69,15 +51,7 @@ Result<> check_config(const MoeConfig& config) {
     return input_error("static input scales belong to nvfp4 activations; these are {}",
                        to_string(config.activations));
   }
-  const Activation& activation = config.activation;
-  if (activation.kind == ActivationKind::kClampedSwiGlu &&
-      !(std::isfinite(activation.alpha) && activation.limit > 0)) {
-    return input_error(
-        "the clamped SwiGLU has alpha {} and limit {}; give a finite alpha and a "
-        "limit above 0",
-        activation.alpha, activation.limit);
-  }
-  return {};
+  return check_activation(config.activation);
 }
 
 Result<> check_weights(const MoeConfig& config, const MoeWeights& weights) {

@@ -3,6 +3,7 @@ set(moe_sources
   moe/activation.cpp
   moe/combine.cpp
   moe/dispatch.cpp
+  moe/layer_checks.cpp
   moe/moe.cpp
   moe/reference.cpp
   moe/router.cpp

@@ -4,51 +4,20 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/moe/layer_checks.h"
+
 namespace nibble {
 namespace {
 
 constexpr std::int64_t kMostIntermediate = std::int64_t{1} << 23;
 
-Result<> check_activation(const Activation& activation) {
-  if (activation.kind != ActivationKind::kClampedSwiGlu) return {};
-  if (std::isfinite(activation.alpha) && activation.limit > 0) return {};
-  return input_error(
-      "the clamped SwiGLU has alpha {} and limit {}; give a finite alpha and a limit above 0",
-      activation.alpha, activation.limit);
-}
-
-Result<> check_bias(std::span<const float> bias, std::string_view name, std::int64_t size) {
-  if (!bias.empty() && static_cast<std::int64_t>(bias.size()) != size) {
-    return input_error("{} has {} values; the layer's sizes want {}", name, bias.size(), size);
-  }
-  for (std::size_t index = 0; index < bias.size(); ++index) {
-    if (!std::isfinite(bias[index])) {
-      return input_error("value {} of {} is {}, not a finite number", index, name, bias[index]);
-    }
-  }
-  return {};
-}
-
-Result<> check_experts(std::span<const QuantizedMatrix> experts, std::string_view name,
-                       std::int64_t count, std::int64_t rows, std::int64_t columns) {
-  if (static_cast<std::int64_t>(experts.size()) != count) {
-    return input_error("{} has {} experts, the router {}", name, experts.size(), count);
-  }
-  for (std::size_t expert = 0; expert < experts.size(); ++expert) {
-    if (experts[expert].rows != rows || experts[expert].columns != columns) {
-      return input_error("{} of expert {} is {} x {}; the layer's sizes want {} x {}", name, expert,
-                         experts[expert].rows, experts[expert].columns, rows, columns);
-    }
-  }
-  return {};
-}
-
 Result<> check_weights(const CudaMoeConfig& config, const MoeWeights& weights) {
   const std::int64_t experts = config.router.experts;
   const std::int64_t both = 2 * config.intermediate;
-  NIBBLE_RETURN_IF_ERROR(check_experts(weights.gate_up, "gate_up", experts, both, config.hidden));
   NIBBLE_RETURN_IF_ERROR(
-      check_experts(weights.down, "down", experts, config.hidden, config.intermediate));
+      check_expert_sizes(weights.gate_up, "gate_up", experts, both, config.hidden));
+  NIBBLE_RETURN_IF_ERROR(
+      check_expert_sizes(weights.down, "down", experts, config.hidden, config.intermediate));
   if (weights.gate_up.front().format != weights.down.front().format) {
     return input_error("gate_up is {}, down {}; both have one format",
                        to_string(weights.gate_up.front().format),
