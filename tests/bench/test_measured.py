@@ -164,8 +164,8 @@ def test_results_of_a_gpu_stand_apart(tree, source_dir):
     assert run(tree, source_dir, "write").returncode == 0
     page = (tree / "docs/measured.md").read_text()
     assert page.index("## CPU kernels") < page.index("### first") < page.index("## GPU kernels")
-    assert "| read_gb_s | 4700 | bulk copies | 1755 MHz, 512 W, 47 C, power cap |" in page
-    assert "| fp8_tflops | - | no cuBLASLt |" in page
+    assert "read_gb_s 4700 (bulk copies; 1755 MHz, 512 W, 47 C, power cap)" in page
+    assert "fp8_tflops - (no cuBLASLt; " in page
     assert "| 1.25 ms | 1 ms | 1.25 | 5: 5 us | 1.24 | +4 % | ours wgmma |" in page
     assert "not timed: no FP8 unit" in page and "stale" not in page
     # Device code changes the rows of a GPU, and no others.
@@ -173,3 +173,110 @@ def test_results_of_a_gpu_stand_apart(tree, source_dir):
     assert run(tree, source_dir, "write").returncode == 0
     page = (tree / "docs/measured.md").read_text()
     assert page.count(" stale |") == 1 and page.index("## GPU kernels") < page.index(" stale |")
+    assert page.count("Rows marked stale") == 1
+
+
+def git(tree, *words):
+    result = subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", "-C", tree, *words],
+                            capture_output=True, text=True, timeout=60, check=True)
+    return result.stdout.strip()
+
+
+BOARD = {"clock_mhz": 1980.0, "power_w": 120.0, "temperature_c": 40.0, "throttled": [], "samples": 1,
+         "reason": None}
+
+
+def gpu_bench():
+    """A layer of four experts, 3 x 64 x 32 weights each, and its products, two tokens an expert."""
+    roof = {"value": 4700.123456, "path": "bulk copies", "passes": [1.0, 2.0], "reason": None,
+            "conditions": BOARD}
+    tactic = "mma 512x8x128, mma 512x8x128"
+    row = {**ROW, "kind": "moe", "op": "moe", "part": "layer", "routing": "balanced", "experts": 4,
+           "m": 2, "n": 64, "k": 32, "launches": 5, "launch_floor_us": 5.0, "time_over_floors": 1.24,
+           "tactic": tactic, "conditions": BOARD, "weight_bytes": 4.7e6, "flop": 774e6,
+           "time_us": 1250.12345678}
+    return {"schema": "nibble.bench/1", "compiler": "NVRTC (/lib/libnvrtc.so)", "baselines": [], "taken_unix_s": 86400 * 365.0,
+            "command": "/somewhere/nibble bench moe --on cuda:0 --model toy --json",
+            "machine": {"title": "NVIDIA H200"},
+            "rows": [row, {**row, "op": "moe.products", "part": "products", "time_us": 1000.0}],
+            "gpu_roofs": {"driver": "580.65", "roofs": {"read_gb_s": roof}}}
+
+
+def keep(tree, source_dir, *words):
+    script = source_dir / "tools/measured.py"
+    return subprocess.run([sys.executable, "-B", script, "--root", tree, "keep", "far", *words],
+                          capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def committed(tree):
+    (tree / "src/kernels/gemm/device").mkdir()
+    (tree / "src/kernels/gemm/device/kernel.cuh").write_text("as measured\n")
+    git(tree, "init", "-q")
+    git(tree, "add", "src")
+    git(tree, "commit", "-q", "-m", "one")
+    (tree / "bench.json").write_text(json.dumps(gpu_bench()))
+    return tree
+
+
+def test_a_document_from_elsewhere_is_kept(committed, source_dir):
+    commit = git(committed, "rev-parse", "HEAD")
+    result = keep(committed, source_dir, committed / "bench.json", "--commit", commit[:10])
+    assert result.returncode == 0, result.stderr
+    path = committed / "docs/measured/far.json"
+    document = json.loads(path.read_text())
+    assert document["commit"] == commit and document["changed_since_commit"] is False
+    assert document["date"] == "1971-01-01" and document["machine"] == "NVIDIA H200"
+    assert document["command"] == "nibble bench moe --on cuda:0 --model toy"
+    assert document["bench"]["gpu_roofs"]["roofs"]["read_gb_s"]["passes"] == []
+    assert document["bench"]["gpu_roofs"]["roofs"]["read_gb_s"]["value"] == 4700.12
+    assert document["bench"]["rows"][0]["time_us"] == 1250.12 and document["bench"]["rows"][0]["m"] == 2
+    assert len(path.read_text().splitlines()) == 3  # a row a line
+    run(committed, source_dir, "write")
+    page = (committed / "docs/measured.md").read_text()
+    assert "stale" not in page and "1971-01-01, NVIDIA H200" in page
+    assert "| moe.products |" in page and ", NVRTC, commit" in page and "both mma 512x8x128 |" in page and "40 C, 1 reading |" in page
+    # The hash is of the commit, whatever the tree holds when the document comes.
+    (committed / "src/kernels/gemm/device/kernel.cuh").write_text("changed\n")
+    keep(committed, source_dir, committed / "bench.json", "--commit", commit)
+    run(committed, source_dir, "write")
+    assert (committed / "docs/measured.md").read_text().count("| stale |") == 2
+
+
+def test_what_was_changed_before_it_was_measured_is_stale(committed, source_dir):
+    keep(committed, source_dir, committed / "bench.json", "--commit", "HEAD", "--changed")
+    run(committed, source_dir, "write")
+    page = (committed / "docs/measured.md").read_text()
+    assert page.count("| stale |") == 2 and " with changes: `nibble bench moe" in page
+
+
+@pytest.mark.parametrize("words, message", [
+    (["bench.json", "--commit", "0123456789"], "is no commit"),
+    (["bench.json"], "--commit"),
+    (["other.json", "--commit", "HEAD"], "is no nibble.bench/1 document")])
+def test_what_cannot_be_kept(committed, source_dir, words, message):
+    (committed / "other.json").write_text('{"schema": "nibble.load/1"}')
+    result = keep(committed, source_dir, committed / words[0], *words[1:])
+    assert result.returncode != 0 and message in result.stderr
+    assert not (committed / "docs/measured/far.json").exists()
+
+
+def test_layers_beside_peers(committed, source_dir):
+    keep(committed, source_dir, committed / "bench.json", "--commit", "HEAD")
+    peers = {"what": "Peers.", "read_tb_s": 4.7, "bf16_tflops": 774, "shapes": [
+        {"experts": 4, "k": 32, "n": 64, "rows": [{"m": 2, "best_us": 1500, "best": "Theirs"}]}]}
+    folder = committed / "docs/measured/peers"
+    folder.mkdir()
+
+    def line(**more):
+        peers["shapes"][0]["rows"][0].update(more)
+        (folder / "hopper_w4a16.json").write_text(json.dumps(peers))
+        run(committed, source_dir, "write")
+        return [line for line in (committed / "docs/measured.md").read_text().splitlines()
+                if line.startswith("| far |")]
+
+    # 4.7e6 bytes at 4.7 TB/s and 774e6 operations at 774 TFLOPS are 1 us each.
+    assert line() == ["| far | 2 | 1000 us | 1000 us | 1.250 | 1 us | 1000.000 | 1500 us, Theirs | 1.50 | "
+                      "1250 us | 1000 us | 1.250 | 1250.120 |"]
+    assert "| 500 us | 2.000 | 1500 us, Theirs | 1.50 | 1250 us | 1000 us | 1.250 | 2.500 |" in line(floor_us=500)[0]
+    assert "| 500 us | 2.000 | - | - |" in line(best_us=None)[0]
