@@ -72,23 +72,23 @@ struct Attribute {
   Bytes payload;
 };
 
-Error damaged(const char* what) {
+Error damaged_cubin(const char* what) {
   return run_error("the cubin is damaged: {}; compile it again", what);
 }
 
 Result<std::vector<Section>> read_sections(Bytes image) {
   if (image.size() < kHeaderBytes || image.text_at(0).substr(0, 4) != "\177ELF") {
-    return damaged("it is no ELF file");
+    return damaged_cubin("it is no ELF file");
   }
   if (image.at<std::uint8_t>(4) != 2 || image.at<std::uint8_t>(5) != 1 ||
       image.at<std::uint16_t>(18) != kMachineCuda) {
-    return damaged("it is an ELF file of another machine");
+    return damaged_cubin("it is an ELF file of another machine");
   }
   const auto offset = image.at<std::uint64_t>(40);
   const auto count = image.at<std::uint16_t>(60);
   const auto names_index = image.at<std::uint16_t>(62);
   const auto table = image.part(offset, std::uint64_t{count} * kSectionBytes);
-  if (!table || names_index >= count) return damaged("its section table is cut off");
+  if (!table || names_index >= count) return damaged_cubin("its section table is cut off");
   std::vector<Section> sections;
   std::vector<std::uint32_t> names;
   for (std::size_t i = 0; i < count; ++i) {
@@ -99,7 +99,7 @@ Result<std::vector<Section>> read_sections(Bytes image) {
                     .bytes = Bytes({})};
     if (section.type != kSectionNoBits && section.type != 0) {
       const auto bytes = image.part(table->at<std::uint64_t>(at + 24), section.size);
-      if (!bytes) return damaged("a section is cut off");
+      if (!bytes) return damaged_cubin("a section is cut off");
       section.bytes = *bytes;
     }
     names.push_back(table->at<std::uint32_t>(at));
@@ -122,11 +122,11 @@ Result<std::vector<Attribute>> read_attributes(const Section* section) {
   const Bytes& bytes = section->bytes;
   std::size_t at = 0;
   while (at < bytes.size()) {
-    if (bytes.size() - at < 4) return damaged("an attribute is cut off");
+    if (bytes.size() - at < 4) return damaged_cubin("an attribute is cut off");
     const bool sized = bytes.at<std::uint8_t>(at) == kFormSized;
     const auto size = sized ? bytes.at<std::uint16_t>(at + 2) : std::uint16_t{0};
     const auto payload = bytes.part(at + 4, size);
-    if (!payload) return damaged("an attribute is cut off");
+    if (!payload) return damaged_cubin("an attribute is cut off");
     attributes.push_back({bytes.at<std::uint8_t>(at + 1), *payload});
     at += 4 + size;
   }
@@ -216,7 +216,7 @@ Result<std::vector<KernelResources>> read_kernels(std::span<const std::byte> ima
   NIBBLE_ASSIGN_OR_RETURN(const std::vector<Section> sections, read_sections(Bytes(image)));
   const Section* symbols = find(sections, ".symtab");
   if (symbols == nullptr || symbols->link >= sections.size()) {
-    return damaged("it has no table of symbols");
+    return damaged_cubin("it has no table of symbols");
   }
   NIBBLE_ASSIGN_OR_RETURN(const std::vector<Attribute> program,
                           read_attributes(find(sections, ".nv.info")));

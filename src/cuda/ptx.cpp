@@ -19,7 +19,7 @@ namespace {
 constexpr int kMostNumber = 1 << 16;
 constexpr std::string_view kPunctuation = ",;(){}[]<>:=\"";
 
-Error damaged(std::string_view what) {
+Error damaged_ptx(std::string_view what) {
   return run_error("the PTX is damaged: {}; compile it again", what);
 }
 
@@ -122,10 +122,10 @@ class PtxReader {
       } else if (token == "{") {
         NIBBLE_RETURN_IF_ERROR(skip_block());
       } else if (token == "}") {
-        return damaged("a brace is closed that was not opened");
+        return damaged_ptx("a brace is closed that was not opened");
       }
     }
-    if (!versioned_ || !targeted_) return damaged("it has no .version and .target");
+    if (!versioned_ || !targeted_) return damaged_ptx("it has no .version and .target");
     return std::move(kernels_);
   }
 
@@ -133,8 +133,8 @@ class PtxReader {
   Result<> read_target() {
     const std::string_view target = tokens_.next();
     if (target != arch_.target()) {
-      return damaged(fmt::format("it is for {}, and {} was asked for",
-                                 target.empty() ? "nothing" : printable(target), arch_.name()));
+      return damaged_ptx(fmt::format("it is for {}, and {} was asked for",
+                                     target.empty() ? "nothing" : printable(target), arch_.name()));
     }
     targeted_ = true;
     return {};
@@ -144,7 +144,7 @@ class PtxReader {
   Result<> skip_block() {
     for (int depth = 1; depth > 0;) {
       const std::string_view token = tokens_.next();
-      if (token.empty()) return damaged("a block is cut off");
+      if (token.empty()) return damaged_ptx("a block is cut off");
       if (token == "{") ++depth;
       if (token == "}") --depth;
     }
@@ -154,8 +154,9 @@ class PtxReader {
   Result<> read_entry() {
     KernelResources kernel;
     const std::string_view name = tokens_.next();
-    if (!is_name(name)) return damaged("a kernel has no name");
-    if (!versioned_ || !targeted_) return damaged("a kernel stands before .version and .target");
+    if (!is_name(name)) return damaged_ptx("a kernel has no name");
+    if (!versioned_ || !targeted_)
+      return damaged_ptx("a kernel stands before .version and .target");
     kernel.name = name;
     std::string_view token = tokens_.next();
     if (token == "(") {
@@ -165,7 +166,7 @@ class PtxReader {
     while (token != "{") {
       if (token == ";") return {};  // declared alone
       if (token.empty() || token == ".entry" || token == "}" || token == "(") {
-        return damaged(fmt::format("{} has no body", printable(name)));
+        return damaged_ptx(fmt::format("{} has no body", printable(name)));
       }
       if (token == ".maxntid" || token == ".reqntid") {
         NIBBLE_ASSIGN_OR_RETURN(token, read_threads(kernel));
@@ -187,7 +188,8 @@ class PtxReader {
     std::string_view token;
     for (int dimension = 0; dimension < 3; ++dimension) {
       const std::optional<int> size = number_of(tokens_.next());
-      if (!size) return damaged(fmt::format("the launch bounds of {} are no numbers", kernel.name));
+      if (!size)
+        return damaged_ptx(fmt::format("the launch bounds of {} are no numbers", kernel.name));
       threads = std::min<std::int64_t>(threads * *size, kMostNumber);
       token = tokens_.next();
       if (token != ",") break;
@@ -201,7 +203,7 @@ class PtxReader {
     std::string_view token = tokens_.next();
     while (token != ")") {
       if (token != ".param") {
-        return damaged(fmt::format("the parameters of {} are cut off", kernel.name));
+        return damaged_ptx(fmt::format("the parameters of {} are cut off", kernel.name));
       }
       NIBBLE_ASSIGN_OR_RETURN(const int bytes, read_parameter(kernel, token));
       kernel.parameter_bytes.push_back(bytes);
@@ -223,8 +225,8 @@ class PtxReader {
       if (unit < 0) break;
     }
     if (unit <= 0 || count <= 0) {
-      return damaged(fmt::format("parameter {} of {} has no size that is known",
-                                 kernel.parameter_bytes.size(), kernel.name));
+      return damaged_ptx(fmt::format("parameter {} of {} has no size that is known",
+                                     kernel.parameter_bytes.size(), kernel.name));
     }
     return unit * count;
   }
@@ -241,7 +243,7 @@ class PtxReader {
 Result<> check_ptx_text(std::span<const std::byte> image) {
   const auto zero = std::find(image.begin(), image.end(), std::byte{0});
   if (image.empty() || zero != image.end() - 1) {
-    return damaged("it is not a text that ends in its only zero byte");
+    return damaged_ptx("it is not a text that ends in its only zero byte");
   }
   return {};
 }

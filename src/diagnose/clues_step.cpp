@@ -10,7 +10,7 @@
 namespace nibble::diagnose {
 namespace {
 
-std::string ms_text(double value) {
+std::string step_text(double value) {
   return fact_text(Fact::kServerStep, value);
 }
 
@@ -19,8 +19,8 @@ std::optional<double> step_to_kernels(const LevelView& view) {
 }
 
 std::string step_to_kernels_text(const LevelView& view) {
-  return fmt::format("a step takes {}, {} x its kernels alone ({})", ms_text(*view.served_step()),
-                     number_text(*step_to_kernels(view)), ms_text(*view.kernels()));
+  return fmt::format("a step takes {}, {} x its kernels alone ({})", step_text(*view.served_step()),
+                     number_text(*step_to_kernels(view)), step_text(*view.kernels()));
 }
 
 // --- Launch and host.
@@ -56,8 +56,8 @@ Heard hear_gap_constant(const LevelView& view) {
   const std::optional<double> here = view.gap(), there = lowest->gap();
   const std::optional<double> grew = quotient(here, there);
   if (!grew) return here && there ? nothing() : unknown();
-  const std::string text = fmt::format("the gap between steps is {}, and {} at {}", ms_text(*here),
-                                       ms_text(*there), lowest->level().name);
+  const std::string text = fmt::format("the gap between steps is {}, and {} at {}",
+                                       step_text(*here), step_text(*there), lowest->level().name);
   if (*grew * kGapAlike >= 1 && *grew <= kGapAlike) return holds(text);
   return *grew * kGapOther < 1 ? against(text) : nothing();
 }
@@ -84,7 +84,7 @@ Heard hear_trace_gaps(const LevelView& view) {
   const std::optional<double> busy = quotient(trace.busy_ms, trace.step_ms);
   if (!busy) return unknown("the trace has no steps");
   const std::string text = fmt::format("in the trace kernels run {} of a step of {}",
-                                       ms_text(trace.busy_ms), ms_text(trace.step_ms));
+                                       step_text(trace.busy_ms), step_text(trace.step_ms));
   return *busy < kBusy ? holds(text) : against(text);
 }
 
@@ -96,7 +96,7 @@ Heard hear_kernels_alone(const LevelView& view) {
   const bool cpu = view.setting().is_cpu;
   const std::string text =
       fmt::format("the step's kernels alone take {}, {} x their floor of {}",
-                  view.text(Fact::kKernels), number_text(*times), ms_text(*view.floor()));
+                  view.text(Fact::kKernels), number_text(*times), step_text(*view.floor()));
   if (*times >= (cpu ? kKernelsFarCpu : kKernelsFar)) return holds(text);
   return *times < (cpu ? kKernelsNearCpu : kKernelsNear) ? against(text) : nothing();
 }
@@ -183,14 +183,14 @@ std::optional<PromptTime> prompt_time(const LevelView& view) {
     const double share = *rate * *price / 1000;
     return PromptTime{
         share, fmt::format("{} prompt tokens/s at {} each take {} of the time", format_count(*rate),
-                           ms_text(*price), fact_text(Fact::kOccupancy, share))};
+                           step_text(*price), fact_text(Fact::kOccupancy, share))};
   }
   const std::optional<double> floor = view.level().prefill_floor;
   const std::optional<double> share = quotient(floor, view.step());
   if (!share || *share < 0) return std::nullopt;
   return PromptTime{*share, fmt::format("the prompts that come in while a step runs take {} of its "
                                         "{} at the speed of the machine",
-                                        ms_text(*floor), ms_text(*view.step()))};
+                                        step_text(*floor), step_text(*view.step()))};
 }
 
 namespace {
@@ -204,7 +204,7 @@ std::string all_gaps_hold_prompts(const LevelView& view) {
   const auto time = prompt_time(view);
   if (!times || !time || *times < kStepFar || time->share < kPromptTimeMuch) return "";
   return fmt::format("the median gap between tokens is {}, {} x a step without prompts ({})",
-                     view.text(Fact::kItlP50), number_text(*times), ms_text(*alone));
+                     view.text(Fact::kItlP50), number_text(*times), step_text(*alone));
 }
 
 Heard hear_tail_long(const LevelView& view) {
@@ -249,7 +249,7 @@ Heard hear_slower_than_decode(const LevelView& view) {
   if (!times) return unknown();
   const std::string text =
       fmt::format("a step takes {}, {} x the kernels of one that only decodes ({})",
-                  ms_text(*view.served_step()), number_text(*times), view.text(Fact::kKernels));
+                  step_text(*view.served_step()), number_text(*times), view.text(Fact::kKernels));
   if (*times >= kSlowerSurely) return holds(text);
   return *times < kSlowerNot ? against(text) : nothing();
 }
