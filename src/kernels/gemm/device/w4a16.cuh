@@ -11,16 +11,10 @@
 // Config: constants of the variant, as W4A16Kernel (w4a16.cpp) writes them.
 #pragma once
 
-#include "kernels/device/types.cuh"
 #include "kernels/gemm/device/dequantize.cuh"
-#include "kernels/gemm/device/w4a16_layout.h"
-#include "kernels/gemm/device/w4a16_params.h"
-#include "kernels/gemm/device/w4a16_tactic.h"
+#include "kernels/gemm/device/w4a16_copy.cuh"
+#include "kernels/gemm/device/w4a16_store.cuh"
 #include "kernels/ptx/address.cuh"
-#include "kernels/ptx/cluster.cuh"
-#include "kernels/ptx/copy.cuh"
-#include "kernels/ptx/griddepcontrol.cuh"
-#include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/mma.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/shared.cuh"
@@ -30,293 +24,32 @@
 namespace nibble {
 
 template <class Config>
-struct W4A16 {
-  // ---- Constants
-  static constexpr W4A16Tactic kTactic = Config::kTactic;
-  static constexpr bool kGateUp = Config::kEpilogue != Epilogue::kPlain;
-  static constexpr int kScaleBytes =
-      Config::kFormat == WeightFormat::kNvfp4 ? kNvfp4ScaleBytes : kMxfp4ScaleBytes;
-  static constexpr WeightTiles kWeights = weight_tiles(
-      Config::kN, Config::kK, kScaleBytes, kGateUp ? RowOrder::kGateUp : RowOrder::kPlain);
-  static constexpr int kTileBytes = kCodeBytes + kScaleBytes;
-  static constexpr int kBlocks = kTactic.rows / kTileRows;  // of a tile
-  static constexpr int kBlocksOfGroup = kBlocks / kTactic.groups;
-  static constexpr int kGroupsOfTokens = kTactic.tokens / kSlotGroup;
-  // The blocks of a cluster take neighbouring row tiles at the same time: the tokens that they copy
-  // alike come through the second-level cache's wires once, and those are what weights come through
-  // too. A copy to all of them (multicast) would do so surely, but then each must wait for the
-  // others' arrivals, and 16 remote arrivals a stage cost a third of the bandwidth on an H200.
-  static constexpr int kCluster = kTactic.cluster;
-  static constexpr int kRowTiles = static_cast<int>(ceil_div(kWeights.blocks, kBlocks* kCluster));
-  static constexpr int kChunks = static_cast<int>(kWeights.chunks);
-  static constexpr int kSteps = static_cast<int>(ceil_div(kChunks, kTactic.stage_chunks));
-  static constexpr int kOutputChunks = static_cast<int>(chunks_of(Config::kN / 2));  // kGateUp
-  static constexpr int kConsumers = kTactic.consumers();
-  static constexpr int kThreads = kTactic.threads();
-  static constexpr int kRegistersAtStart = 65536 / kTactic.blocks_per_sm / kThreads / 8 * 8;
-  static constexpr int kCopyRegisters = 24;
-  static constexpr int kFreeRegisters =
-      (kRegistersAtStart * kThreads - kCopyRegisters * 128) / kConsumers / 8 * 8;
-  static constexpr int kMultiplyRegisters = kFreeRegisters < 240 ? kFreeRegisters : 240;
-  static constexpr uint32_t kFactors = 2;
-
-  static constexpr SharedPlan kShared = shared_plan(kTactic, kScaleBytes, Config::kExperts);
-  static constexpr uint32_t kTokenStage = kShared.token_stage;
-  static constexpr uint32_t kBlockStage = kShared.block_stage;
-  static constexpr uint32_t kWeightStage = kShared.weight_stage;
-
-  static_assert(kBlocks * kTileRows == kTactic.rows, "a tile is whole blocks of 64 rows");
-  static_assert(kBlocksOfGroup * kTactic.groups == kBlocks, "warpgroups share blocks evenly");
-  static_assert(kTactic.tokens % kSlotGroup == 0, "a token tile is whole groups of 8 slots");
-  static_assert(kTactic.family == Family::kMma ||
-                    kBlocksOfGroup * kTactic.stage_chunks * 4 % kTactic.fragments == 0,
-                "wgmma takes turns with two sets of registers: an even number of items a stage");
-
-  using Sums = float[kBlocksOfGroup][kGroupsOfTokens][4];
-  // mma.sync: products that follow each other at once go to different sums, where few tokens leave
-  // registers for them.
-  static constexpr int kSumSets = kTactic.family == Family::kMma && kTactic.tokens <= 16 ? 2 : 1;
-
-  // ---- The list of work
-  struct Tables {
-    const int32_t* offsets;  // shared memory
-    const int32_t* tiles;
-  };
-
-  // A tile of the output and the steps of it that this block does.
-  struct Place {
-    int32_t expert = 0;
-    int32_t row_tile = 0;
-    int32_t token_tile = 0;
-
-    NIBBLE_DEVICE void find(const Tables& tables, int32_t tile) {
-      const int32_t quotient = tile / kRowTiles;
-      int32_t low = 0;
-      int32_t high = Config::kExperts;
-      while (high - low > 1) {
-        const int32_t middle = (low + high) / 2;
-        (tables.tiles[middle] <= quotient ? low : high) = middle;
-      }
-      expert = low;
-      const int32_t count = tables.tiles[expert + 1] - tables.tiles[expert];
-      const int32_t rest = tile - tables.tiles[expert] * kRowTiles;
-      row_tile = rest / count;
-      token_tile = rest % count;
-    }
-
-    NIBBLE_DEVICE void next(const Tables& tables) {
-      if (++token_tile < tables.tiles[expert + 1] - tables.tiles[expert]) return;
-      token_tile = 0;
-      if (++row_tile < kRowTiles) return;
-      row_tile = 0;
-      do {
-        ++expert;
-      } while (expert < Config::kExperts && tables.tiles[expert + 1] == tables.tiles[expert]);
-    }
-
-    NIBBLE_DEVICE int32_t first_slot(const Tables& tables) const {
-      return tables.offsets[expert] + token_tile * kTactic.tokens;
-    }
-    // Groups of 8 slots of this tile.
-    NIBBLE_DEVICE int groups(const Tables& tables) const {
-      const int left = (tables.offsets[expert + 1] - first_slot(tables)) / kSlotGroup;
-      return left < kGroupsOfTokens ? left : kGroupsOfTokens;
-    }
-    // First block of 64 rows of this block of the cluster.
-    NIBBLE_DEVICE int first_block(uint32_t rank) const {
-      return (row_tile * kCluster + static_cast<int>(rank)) * kBlocks;
-    }
-    NIBBLE_DEVICE int blocks(uint32_t rank) const {
-      const int left = static_cast<int>(kWeights.blocks) - first_block(rank);
-      return left < kBlocks ? (left < 0 ? 0 : left) : kBlocks;
-    }
-  };
-
-  NIBBLE_DEVICE static int chunks_of_step(int step) {
-    if constexpr (kChunks % kTactic.stage_chunks == 0) return kTactic.stage_chunks;
-    const int left = kChunks - step * kTactic.stage_chunks;
-    return left < kTactic.stage_chunks ? left : kTactic.stage_chunks;
-  }
-
-  // First unit (a step of a tile) of a cluster's part of the work.
-  NIBBLE_DEVICE static int32_t part_begin(int32_t tiles, uint32_t cluster) {
-    const uint32_t parts = gridDim.x / kCluster;
-    if constexpr (kTactic.split) {
-      return static_cast<int32_t>(int64_t{tiles} * kSteps * cluster / parts);
-    }
-    return static_cast<int32_t>(int64_t{tiles} * cluster / parts) * kSteps;
-  }
-
-  NIBBLE_DEVICE static uint32_t rank_of_block() {
-#if __CUDA_ARCH__ >= 900
-    if constexpr (kCluster > 1) return ptx::cluster_ctarank();
-#endif
-    return 0;
-  }
-
-  // Walks the units of a part.
-  struct Cursor {
-    Place place;
-    int32_t step;
-    NIBBLE_DEVICE void next(const Tables& tables) {
-      if (++step < kSteps) return;
-      step = 0;
-      place.next(tables);
-    }
-  };
-
-  NIBBLE_DEVICE static Cursor cursor_at(const Tables& tables, int32_t unit) {
-    Cursor cursor;
-    cursor.place.find(tables, unit / kSteps);
-    cursor.step = unit % kSteps;
-    return cursor;
-  }
-
-  // ---- The copying warp
-  struct Ring {
-    uint32_t shared;
-    NIBBLE_DEVICE uint32_t tokens(int stage) const { return shared + stage * kTokenStage; }
-    NIBBLE_DEVICE uint32_t weights(int stage) const {
-      return shared + kShared.weight_begin + stage * kWeightStage;
-    }
-    NIBBLE_DEVICE uint32_t full(int stage) const {
-      return shared + kShared.barrier_begin + 8 * stage;
-    }
-    NIBBLE_DEVICE uint32_t empty(int stage) const { return full(stage) + 8 * kTactic.stages; }
-  };
-
-  NIBBLE_DEVICE static void wait(uint32_t barrier, uint32_t parity) {
-    while (!ptx::mbarrier_wait_parity(barrier, parity)) {
-    }
-  }
-
-  // Weights are read once and would push out of the second-level cache the tokens, which every row
-  // tile reads again.
-  struct Policies {
-    uint64_t weights = 0;
-    uint64_t tokens = 0;
-  };
-
-  NIBBLE_DEVICE static Policies policies() {
-#if __CUDA_ARCH__ >= 900
-    return {ptx::createpolicy_evict_first(), ptx::createpolicy_evict_last()};
-#else
-    return {};
-#endif
-  }
-
-  // What one unit is copied from.
-  struct Source {
-    const uint8_t* weights;
-    const uint8_t* tokens;
-    int blocks;
-    int groups;
-    int chunks;
-    uint64_t weight_policy;
-    uint64_t token_policy;
-  };
-
-  NIBBLE_DEVICE static Source source_of(const W4A16Params& params, const Tables& tables,
-                                        const Policies& policies, const Cursor& cursor) {
-    constexpr WeightTiles kTiles = kWeights;
-    const Place& place = cursor.place;
-    const int64_t chunk = int64_t{cursor.step} * kTactic.stage_chunks;
-    const uint32_t rank = rank_of_block();
-    return {params.weights + kTiles.tile_begin(place.expert, place.first_block(rank), chunk),
-            params.tokens +
-                (int64_t{place.first_slot(tables) / kSlotGroup} * kChunks + chunk) * kSlotTileBytes,
-            place.blocks(rank),
-            place.groups(tables),
-            chunks_of_step(cursor.step),
-            policies.weights,
-            policies.tokens};
-  }
-
-#if __CUDA_ARCH__ >= 900
-  static constexpr uint32_t kFullArrivals = 1;
-
-  NIBBLE_DEVICE static void copy_weights(const Ring& ring, const Source& source, int stage,
-                                         int lane) {
-    const uint32_t bytes = source.chunks * kTileBytes;
-    if (lane == 0) {
-      ptx::mbarrier_arrive_expect_tx(
-          ring.full(stage), source.blocks * bytes + source.groups * source.chunks * kSlotTileBytes);
-    }
-    __syncwarp();
-    if (lane < source.blocks) {
-      ptx::cp_async_bulk(ring.weights(stage) + lane * kBlockStage,
-                         source.weights + int64_t{lane} * kChunks * kTileBytes, bytes,
-                         ring.full(stage), source.weight_policy);
-    }
-  }
-
-  NIBBLE_DEVICE static void copy_tokens(const Ring& ring, const Source& source, int stage,
-                                        int lane) {
-    if (lane < source.groups) {
-      ptx::cp_async_bulk(ring.tokens(stage) + lane * kTactic.stage_chunks * kSlotTileBytes,
-                         source.tokens + int64_t{lane} * kChunks * kSlotTileBytes,
-                         source.chunks * kSlotTileBytes, ring.full(stage), source.token_policy);
-    }
-  }
-#else
-  static constexpr uint32_t kFullArrivals = 32;
-
-  NIBBLE_DEVICE static void copy_run(uint32_t to, const uint8_t* from, int bytes, int lane) {
-    for (int at = lane * 16; at < bytes; at += 32 * 16) ptx::cp_async_16(to + at, from + at);
-  }
-
-  NIBBLE_DEVICE static void copy_weights(const Ring& ring, const Source& source, int stage,
-                                         int lane) {
-    for (int block = 0; block < source.blocks; ++block) {
-      copy_run(ring.weights(stage) + block * kBlockStage,
-               source.weights + int64_t{block} * kChunks * kTileBytes, source.chunks * kTileBytes,
-               lane);
-    }
-  }
-
-  NIBBLE_DEVICE static void copy_tokens(const Ring& ring, const Source& source, int stage,
-                                        int lane) {
-    for (int group = 0; group < source.groups; ++group) {
-      copy_run(ring.tokens(stage) + group * kTactic.stage_chunks * kSlotTileBytes,
-               source.tokens + int64_t{group} * kChunks * kSlotTileBytes,
-               source.chunks * kSlotTileBytes, lane);
-    }
-    ptx::cp_async_mbarrier_arrive_noinc(ring.full(stage));
-  }
-#endif
-
-  static_assert(kBlocks <= 32 && kGroupsOfTokens <= 32, "a lane copies a run");
-
-  NIBBLE_DEVICE static void produce(const W4A16Params& params, const Tables& tables,
-                                    const Ring& ring, int32_t begin, int32_t end) {
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    const Policies hints = policies();
-    Cursor cursor = cursor_at(tables, begin);
-    // Weights do not wait for the kernel that makes the tokens.
-    const int32_t units = end - begin;
-    const int first = units < kTactic.stages ? units : kTactic.stages;
-    Cursor ahead = cursor;
-    for (int stage = 0; stage < first; ++stage, ahead.next(tables)) {
-      copy_weights(ring, source_of(params, tables, hints, ahead), stage, lane);
-    }
-    ptx::griddepcontrol_wait();
-    ptx::griddepcontrol_launch_dependents();
-    for (int stage = 0; stage < first; ++stage, cursor.next(tables)) {
-      copy_tokens(ring, source_of(params, tables, hints, cursor), stage, lane);
-    }
-    int stage = 0;
-    uint32_t parity = 0;
-    for (int32_t unit = kTactic.stages; unit < units; ++unit, cursor.next(tables)) {
-      wait(ring.empty(stage), parity);
-      const Source source = source_of(params, tables, hints, cursor);
-      copy_weights(ring, source, stage, lane);
-      copy_tokens(ring, source, stage, lane);
-      if (++stage == kTactic.stages) {
-        stage = 0;
-        parity ^= 1;
-      }
-    }
-  }
+struct W4A16 : W4A16Copy<Config> {
+  using Copy = W4A16Copy<Config>;
+  using Copy::chunks_of_step;
+  using Copy::cursor_at;
+  using Copy::kBlocksOfGroup;
+  using Copy::kBlockStage;
+  using Copy::kCluster;
+  using Copy::kConsumers;
+  using Copy::kCopyRegisters;
+  using Copy::kFullArrivals;
+  using Copy::kGroupsOfTokens;
+  using Copy::kMultiplyRegisters;
+  using Copy::kRowTiles;
+  using Copy::kShared;
+  using Copy::kSteps;
+  using Copy::kSumSets;
+  using Copy::kTactic;
+  using Copy::kThreads;
+  using Copy::kTileBytes;
+  using Copy::part_begin;
+  using Copy::produce;
+  using Copy::wait;
+  using typename Copy::Cursor;
+  using typename Copy::Ring;
+  using typename Copy::Sums;
+  using typename Copy::Tables;
 
   // ---- The multiplying warps
   struct Consumer {
@@ -578,118 +311,7 @@ struct W4A16 {
     }
   }
 
-  // ---- The way out
-  template <Element kElement>
-  NIBBLE_DEVICE static uint32_t pair_of(float low, float high) {
-    if constexpr (kElement == Element::kBf16) return ptx::cvt_bf16x2(low, high);
-    return ptx::cvt_f16x2(low, high);
-  }
-
-  NIBBLE_DEVICE static float gated(const W4A16Params& params, float gate, float up) {
-    constexpr float kLog2e = 1.44269504F;
-    if constexpr (Config::kEpilogue == Epilogue::kSwiGlu) {
-      return gate * ptx::rcp(1.0F + ptx::ex2(-kLog2e * gate)) * up;
-    } else {
-      const float limit = params.swiglu_limit;
-      gate = gate > limit ? limit : gate;  // NaN stays
-      up = up > limit ? limit : (up < -limit ? -limit : up);
-      return gate * ptx::rcp(1.0F + ptx::ex2(-kLog2e * params.swiglu_alpha * gate)) * (up + 1.0F);
-    }
-  }
-
-  // Row numbers that a lane's two rows of a block stand for.
-  struct Rows {
-    float factor[kFactors];
-    float bias[kFactors];
-  };
-
-  NIBBLE_DEVICE static Rows rows_of(const W4A16Params& params, int32_t expert, int64_t block,
-                                    int row) {
-    Rows rows;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      rows.factor[half] = params.alpha[int64_t{expert} * 2 + half];
-      rows.bias[half] = 0;
-      if constexpr (Config::kBias) {
-        const int64_t source = source_row(kGateUp ? RowOrder::kGateUp : RowOrder::kPlain, block,
-                                          row + 8 * half, Config::kN);
-        if (source < Config::kN) rows.bias[half] = params.bias[expert * Config::kN + source];
-      }
-    }
-    return rows;
-  }
-
-  NIBBLE_DEVICE static void store_gated(const W4A16Params& params, const Consumer& me,
-                                        const Rows& rows, int64_t block, int32_t slot,
-                                        const float (&four)[4]) {
-    const float first = gated(params, four[0] * rows.factor[0] + rows.bias[0],
-                              four[2] * rows.factor[1] + rows.bias[1]);
-    const float second = gated(params, four[1] * rows.factor[0] + rows.bias[0],
-                               four[3] * rows.factor[1] + rows.bias[1]);
-    // Lanes of neighbouring rows exchange: one has both columns of the first token, the other of
-    // the second.
-    const bool odd = me.lane / 4 % 2 != 0;
-    const float theirs = __shfl_xor_sync(0xffffffffU, odd ? first : second, 4);
-    const uint32_t pair = odd ? pair_of<Config::kActivations>(theirs, second)
-                              : pair_of<Config::kActivations>(first, theirs);
-    const int64_t column = kTileRows / 2 * block + 8 * (me.warp % 4) + me.lane / 4 / 2 * 2;
-    const int64_t byte = slot_byte(slot + 2 * (me.lane % 4) + (odd ? 1 : 0), column, kOutputChunks);
-    *reinterpret_cast<uint32_t*>(static_cast<uint8_t*>(params.output) + byte) = pair;
-  }
-
-  NIBBLE_DEVICE static void store_pair(void* output, int64_t at, float low, float high, bool both) {
-    if constexpr (Config::kOutput == Element::kFp32) {
-      float* to = static_cast<float*>(output) + at;
-      to[0] = low;
-      if (both) to[1] = high;
-    } else {
-      const uint32_t pair = pair_of<Config::kOutput>(low, high);
-      uint16_t* to = static_cast<uint16_t*>(output) + at;
-      if constexpr (Config::kN % 2 == 0) {
-        *reinterpret_cast<uint32_t*>(to) = pair;
-      } else {
-        to[0] = static_cast<uint16_t>(pair);
-        if (both) to[1] = static_cast<uint16_t>(pair >> 16);
-      }
-    }
-  }
-
-  NIBBLE_DEVICE static void store_plain(const W4A16Params& params, const Consumer& me,
-                                        const Rows& rows, int64_t block, int32_t slot,
-                                        const float (&four)[4]) {
-    const int64_t row = kTileRows * block + 16 * (me.warp % 4) + 2 * (me.lane / 4);
-    if (row >= Config::kN) return;
-#pragma unroll
-    for (int token = 0; token < 2; ++token) {
-      const int64_t to = slot + 2 * (me.lane % 4) + token;
-      const float weight = params.slot_weight != nullptr ? params.slot_weight[to] : 1.0F;
-      store_pair(params.output, to * Config::kN + row,
-                 (four[token] * rows.factor[0] + rows.bias[0]) * weight,
-                 (four[2 + token] * rows.factor[1] + rows.bias[1]) * weight, row + 1 < Config::kN);
-    }
-  }
-
-  NIBBLE_DEVICE static void store(const W4A16Params& params, const Tables& tables,
-                                  const Consumer& me, const Place& place, const Sums& sums) {
-    const int groups = place.groups(tables);
-    const int32_t slot = place.first_slot(tables);
-#pragma unroll
-    for (int block = 0; block < kBlocksOfGroup; ++block) {
-      const int64_t at = place.first_block(rank_of_block()) + me.warp / 4 * kBlocksOfGroup + block;
-      if (at >= kWeights.blocks) continue;
-      const Rows rows = rows_of(params, place.expert, at, me.warp % 4 * 16 + me.lane / 4);
-#pragma unroll
-      for (int group = 0; group < kGroupsOfTokens; ++group) {
-        if (group >= groups) break;
-        if constexpr (kGateUp) {
-          store_gated(params, me, rows, at, slot + group * kSlotGroup, sums[block][group]);
-        } else {
-          store_plain(params, me, rows, at, slot + group * kSlotGroup, sums[block][group]);
-        }
-      }
-    }
-  }
-
+  // ---- A part of the work
   // A tile, or the part of it that ends at unit `stop`.
   NIBBLE_DEVICE static void consume_tile(const W4A16Params& params, const Tables& tables,
                                          Consumer& me, const Cursor& cursor, int32_t unit,
@@ -720,7 +342,7 @@ struct W4A16 {
       return;
     }
     if constexpr (kTactic.split) take_all(params, tables, me, tile_end, sums);
-    store(params, tables, me, cursor.place, sums);
+    W4A16Store<Config>::store(params, tables, {me.warp, me.lane}, cursor.place, sums);
   }
 
   NIBBLE_DEVICE static void consume(const W4A16Params& params, const Tables& tables,
