@@ -76,6 +76,19 @@ function(nibble_link_rooms target)
 endfunction()
 find_package(Threads REQUIRED)
 
+# nibble_check_abi(NAME header source): where a library's header is, our own declarations of it, which need
+# none, are compared with it.
+function(nibble_check_abi name header source)
+  find_file(NIBBLE_${name}_HEADER ${header} DOC "A header to check our own declarations by"
+    PATHS /usr/local/cuda/include ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES include)
+  if(NIBBLE_${name}_HEADER)
+    cmake_path(GET NIBBLE_${name}_HEADER PARENT_PATH include)
+    add_library(nibble_${name}_abi_check OBJECT ${source})
+    target_link_libraries(nibble_${name}_abi_check PRIVATE nibble_options)
+    target_include_directories(nibble_${name}_abi_check SYSTEM PRIVATE "${include}")
+  endif()
+endfunction()
+
 function(_nibble_check_includes name allowed)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.h"
        "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")

@@ -51,6 +51,7 @@ class DenseRig : public CudaRig {
     const W4A16Problem problem = dense_problem(shape_);
     tactic_ = default_tactic(problem, tokens, setup_.gpu.info());
     kernel_.reset();
+    NIBBLE_RETURN_IF_ERROR(check_choices(problem, tactic_, tokens));
     NIBBLE_ASSIGN_OR_RETURN(W4A16Kernel kernel, W4A16Kernel::make(setup_.gpu, problem, tactic_));
     kernel_.emplace(std::move(kernel));
     return make_buffers();

@@ -8,9 +8,6 @@ namespace nibble {
 struct alignas(16) Bits128 {
   uint32_t word[4];
 };
-struct alignas(8) Bits64 {
-  uint32_t word[2];
-};
 struct alignas(16) Float4 {
   float value[4];
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
+#include <limits>
 #include <string_view>
 
 #include "base/check.h"
@@ -268,6 +269,21 @@ Result<W4A16Kernel> W4A16Kernel::make(const cuda::Device& device, const W4A16Pro
   const int blocks = device.info().sms * tactic.blocks_per_sm;
   made.grid_ = std::max(blocks / tactic.cluster, 1) * tactic.cluster;
   return made;
+}
+
+Result<> check_choices(const W4A16Problem& problem, const W4A16Tactic& tactic,
+                       std::int64_t choices) {
+  const WeightTiles weights = tiles_of(problem);
+  const std::int64_t row_tiles = ceil_div(weights.blocks, tactic.blocks() * tactic.cluster);
+  const std::int64_t steps = row_tiles * ceil_div(weights.chunks, tactic.stage_chunks);
+  const std::int64_t most = std::numeric_limits<std::int32_t>::max() / steps;
+  // All but one tile of each expert are full.
+  const std::int64_t tiles = ceil_div(choices, tactic.tokens) + std::min(choices, problem.experts);
+  if (tiles <= most) return {};
+  return input_error(
+      "{} tokens of all experts are up to {} tiles of {}; a launch of {} has at most "
+      "{}: take a tactic with more tokens a tile, or fewer tokens at a time",
+      choices, tiles, tactic.tokens, to_string(problem), most);
 }
 
 std::size_t W4A16Kernel::partial_bytes() const {

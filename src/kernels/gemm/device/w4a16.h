@@ -67,6 +67,11 @@ W4A16Limits limits_of(const cuda::DeviceInfo& info, const cuda::Arch& arch);
 Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
                       const W4A16Limits& limits);
 
+// An input error where `choices` tokens of all experts together could be more tiles than a launch
+// can have: it counts its steps in 32 bits.
+Result<> check_choices(const W4A16Problem& problem, const W4A16Tactic& tactic,
+                       std::int64_t choices);
+
 // Which tactic is to be taken where the largest expert has `rows` tokens and at most `active`
 // experts have any (0: all): measured on an H200 (docs/measured.md), by the same rules elsewhere.
 W4A16Tactic default_tactic(const W4A16Problem& problem, std::int64_t rows,

@@ -117,6 +117,21 @@ TEST(W4A16Tactic, CodeOfAnEarlierArchitecture) {
   EXPECT_EQ(refusal({.cluster = 2}, limits_of(h200, *cuda::parse_arch("compute_90"))), "");
 }
 
+TEST(W4A16Tactic, StepsAreCountedIn32Bits) {
+  // 64 blocks in row tiles of 2 x 8, 96 chunks by two: 4 x 48 steps a token tile, and 2^31 - 1 over
+  // 192 is 11,184,810 tiles; 256 of them may be partly full.
+  const W4A16Tactic tactic{.rows = 512, .groups = 4, .cluster = 2};
+  EXPECT_TRUE(check_choices(kGlmGateUp, tactic, 8 * (11184810 - 256)).ok());
+  const Result<> refused = check_choices(kGlmGateUp, tactic, 8 * (11184810 - 256) + 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(
+      refused.error().message,
+      "89476433 tokens of all experts are up to 11184811 tiles of 8; a launch of 256 x [4096, "
+      "6144] nvfp4 x bf16 swiglu has at most 11184810: take a tactic with more tokens a tile, "
+      "or fewer tokens at a time");
+  EXPECT_TRUE(check_choices(kGlmGateUp, tactic, 0).ok());
+}
+
 TEST(W4A16Tactic, ProblemsThatAreNone) {
   const auto of = [](W4A16Problem problem) {
     const Result<> checked = check_problem(problem);

@@ -42,6 +42,10 @@ Result<CudaMoeWorkspace> CudaMoeWorkspace::make(const CudaMoePrograms& programs,
     return input_error("a workspace for {} tokens with {} experts each; give 1 to {} tokens",
                        most_tokens, shape.top_k, kMostChoices / shape.top_k);
   }
+  for (const W4A16Kernel* kernel : {&programs.gate_up(), &programs.down()}) {
+    NIBBLE_RETURN_IF_ERROR(
+        check_choices(kernel->problem(), kernel->tactic(), most_tokens * shape.top_k));
+  }
   CudaMoeWorkspace workspace;
   workspace.shape_ = shape;
   workspace.intermediate_ = problem.down.k;
