@@ -9,6 +9,21 @@ NIBBLE_DEVICE void cp_async_16(uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 
+// The first `bytes` of 4, 8 or 16; zeros for the rest, of which nothing is read. Weights and tokens
+// that other blocks read too: past the first-level cache where the size allows it.
+template <int kBytes>
+NIBBLE_DEVICE void cp_async_zfill(uint32_t shared, const void* global, uint32_t bytes) {
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
+                 "l"(global), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(global),
+                 "n"(kBytes), "r"(bytes)
+                 : "memory");
+  }
+}
+
 #if __CUDA_ARCH__ >= 900
 // What the second-level cache is to do with lines that are read: let them go first, or last. PTX
 // ISA 9.7.9.19 (createpolicy).

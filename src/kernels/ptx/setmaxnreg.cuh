@@ -3,10 +3,11 @@
 #pragma once
 
 #include "kernels/device/types.cuh"
+#include "kernels/ptx/architecture.cuh"
 
 namespace nibble::ptx {
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(NIBBLE_FP4_MMA)
 
 template <int kRegisters>
 NIBBLE_DEVICE void setmaxnreg_inc() {

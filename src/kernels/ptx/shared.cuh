@@ -14,6 +14,12 @@ NIBBLE_DEVICE Bits128 ld_shared_16(uint32_t address) {
   return v;
 }
 
+NIBBLE_DEVICE uint32_t ld_shared_4(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+  return v;
+}
+
 NIBBLE_DEVICE uint32_t ld_shared_2(uint32_t address) {
   uint16_t v;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address) : "memory");

@@ -8,13 +8,13 @@
 
 #include "base/check.h"
 #include "kernels/device/device_sources.h"
+#include "kernels/gemm/device/product_checks.h"
 
 namespace nibble {
 namespace {
 
 constexpr std::int64_t kMostW4A16Experts = 4096;
 constexpr std::int64_t kLargestSide = std::int64_t{1} << 24;
-constexpr int kReservedShared = 1024;  // that the driver takes of every block
 
 std::string_view mode_name(W4A16Mode mode) {
   switch (mode) {
@@ -127,7 +127,7 @@ Result<> check_shape_of(const W4A16Tactic& tactic) {
   return {};
 }
 
-Result<> check_wgmma(const W4A16Tactic& tactic, const W4A16Limits& limits) {
+Result<> check_wgmma(const W4A16Tactic& tactic, const BlockLimits& limits) {
   // Widths that kernels/ptx/wgmma.cuh has.
   constexpr std::array<int, 8> kWidths = {8, 16, 24, 32, 48, 64, 96, 128};
   if (limits.major != 9 || limits.minor != 0) {
@@ -195,22 +195,8 @@ Result<> check_problem(const W4A16Problem& problem) {
   return {};
 }
 
-W4A16Limits limits_of(const cuda::DeviceInfo& info) {
-  return {.major = info.major,
-          .minor = info.minor,
-          .shared_per_block = info.shared_per_block_optin,
-          .shared_per_sm = info.shared_per_sm};
-}
-
-W4A16Limits limits_of(const cuda::DeviceInfo& info, const cuda::Arch& arch) {
-  W4A16Limits limits = limits_of(info);
-  limits.major = arch.major;
-  limits.minor = arch.minor;
-  return limits;
-}
-
 Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
-                      const W4A16Limits& limits) {
+                      const BlockLimits& limits) {
   NIBBLE_RETURN_IF_ERROR(check_problem(problem));
   NIBBLE_RETURN_IF_ERROR(check_shape_of(tactic));
   if (tactic.family == Family::kWgmma) NIBBLE_RETURN_IF_ERROR(check_wgmma(tactic, limits));
@@ -220,17 +206,7 @@ Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
   }
   const std::uint32_t bytes =
       shared_plan(tactic, problem.scale_bytes(), static_cast<int>(problem.experts)).bytes;
-  if (bytes > static_cast<std::uint32_t>(limits.shared_per_block)) {
-    return input_error("tactic {} takes {} bytes of shared memory; a block has at most {}",
-                       to_string(tactic), bytes, limits.shared_per_block);
-  }
-  const std::int64_t together =
-      (std::int64_t{bytes} + kReservedShared) * std::int64_t{tactic.blocks_per_sm};
-  if (together > limits.shared_per_sm) {
-    return input_error("tactic {}: {} blocks take {} bytes of shared memory; an SM has {}",
-                       to_string(tactic), tactic.blocks_per_sm, together, limits.shared_per_sm);
-  }
-  return {};
+  return check_shared(to_string(tactic), bytes, tactic.blocks_per_sm, limits);
 }
 
 Result<cuda::Cubin> compile_w4a16(const W4A16Problem& problem, const W4A16Tactic& tactic,
@@ -258,14 +234,10 @@ Result<W4A16Kernel> W4A16Kernel::make(const cuda::Device& device, const W4A16Pro
       shared_plan(tactic, problem.scale_bytes(), static_cast<int>(problem.experts)).bytes;
   // Code for earlier architectures has no griddepcontrol.wait, also where the GPU would have it.
   made.programmatic_ = code.major >= 9;
-  NIBBLE_ASSIGN_OR_RETURN(
-      const int resident,
-      made.kernel_.blocks_per_sm(static_cast<unsigned>(tactic.threads()), made.shared_bytes_));
-  // A block may wait for the sums of another one.
-  if (resident < tactic.blocks_per_sm) {
-    return input_error("tactic {}: an SM of this GPU holds {} of its blocks, not {}",
-                       to_string(tactic), resident, tactic.blocks_per_sm);
-  }
+  NIBBLE_RETURN_IF_ERROR(check_resident(to_string(tactic), made.kernel_,
+                                        {.threads = tactic.threads(),
+                                         .shared_bytes = made.shared_bytes_,
+                                         .blocks_per_sm = tactic.blocks_per_sm}));
   const int blocks = device.info().sms * tactic.blocks_per_sm;
   made.grid_ = std::max(blocks / tactic.cluster, 1) * tactic.cluster;
   return made;
@@ -274,16 +246,12 @@ Result<W4A16Kernel> W4A16Kernel::make(const cuda::Device& device, const W4A16Pro
 Result<> check_choices(const W4A16Problem& problem, const W4A16Tactic& tactic,
                        std::int64_t choices) {
   const WeightTiles weights = tiles_of(problem);
-  const std::int64_t row_tiles = ceil_div(weights.blocks, tactic.blocks() * tactic.cluster);
-  const std::int64_t steps = row_tiles * ceil_div(weights.chunks, tactic.stage_chunks);
-  const std::int64_t most = std::numeric_limits<std::int32_t>::max() / steps;
-  // All but one tile of each expert are full.
-  const std::int64_t tiles = ceil_div(choices, tactic.tokens) + std::min(choices, problem.experts);
-  if (tiles <= most) return {};
-  return input_error(
-      "{} tokens of all experts are up to {} tiles of {}; a launch of {} has at most "
-      "{}: take a tactic with more tokens a tile, or fewer tokens at a time",
-      choices, tiles, tactic.tokens, to_string(problem), most);
+  return check_steps(to_string(problem),
+                     {.tile_tokens = tactic.tokens,
+                      .row_tiles = ceil_div(weights.blocks, tactic.blocks() * tactic.cluster),
+                      .steps = ceil_div(weights.chunks, tactic.stage_chunks),
+                      .experts = problem.experts},
+                     choices);
 }
 
 std::size_t W4A16Kernel::partial_bytes() const {
@@ -338,7 +306,7 @@ void fit_few(const W4A16Problem& problem, std::int64_t active, int sms, W4A16Tac
 }
 
 // As many stages as fit, up to those that were asked for.
-void fit_stages(const W4A16Problem& problem, const W4A16Limits& limits, W4A16Tactic& tactic) {
+void fit_stages(const W4A16Problem& problem, const BlockLimits& limits, W4A16Tactic& tactic) {
   while (tactic.stages > 1 && !check_tactic(problem, tactic, limits).ok()) --tactic.stages;
 }
 
@@ -373,12 +341,31 @@ W4A16Tactic other_tactic(std::int64_t rows) {
   return {.rows = 128, .tokens = 32, .stages = 4, .groups = 2};
 }
 
+// Where an SM has about 100 KB: smaller tiles, two blocks of which are there at once, so that one
+// multiplies while the other waits at a barrier or for memory. Not measured on such a chip.
+W4A16Tactic small_shared_tactic(std::int64_t rows) {
+  W4A16Tactic tactic{.rows = 128, .tokens = 8, .stages = 4, .groups = 2, .blocks_per_sm = 2};
+  if (rows > 8) tactic.tokens = 16;
+  if (rows > 16) {
+    tactic.tokens = 32;
+    tactic.stages = 5;
+    tactic.blocks_per_sm = 1;
+  }
+  return tactic;
+}
+
+bool has_small_shared(const BlockLimits& limits) {
+  return limits.shared_per_sm < 128 << 10;
+}
+
 }  // namespace
 
 W4A16Tactic default_tactic(const W4A16Problem& problem, std::int64_t rows,
                            const cuda::DeviceInfo& info, std::int64_t active) {
-  const W4A16Limits limits = limits_of(info);
-  W4A16Tactic tactic = limits.major == 9 ? hopper_tactic(rows) : other_tactic(rows);
+  const BlockLimits limits = limits_of(info);
+  W4A16Tactic tactic = other_tactic(rows);
+  if (limits.major == 9) tactic = hopper_tactic(rows);
+  if (has_small_shared(limits)) tactic = small_shared_tactic(rows);
   fit_rows(problem, tactic);
   fit_few(problem, active > 0 ? std::min(active, problem.experts) : problem.experts, info.sms,
           tactic);
@@ -386,7 +373,7 @@ W4A16Tactic default_tactic(const W4A16Problem& problem, std::int64_t rows,
   return tactic;
 }
 
-std::vector<W4A16Tactic> w4a16_tactics(const W4A16Problem& problem, const W4A16Limits& limits) {
+std::vector<W4A16Tactic> w4a16_tactics(const W4A16Problem& problem, const BlockLimits& limits) {
   std::vector<W4A16Tactic> tactics;
   const auto add = [&](W4A16Tactic tactic) {
     for (const bool split : {true, false}) {
@@ -401,6 +388,7 @@ std::vector<W4A16Tactic> w4a16_tactics(const W4A16Problem& problem, const W4A16L
   for (const std::int64_t rows : {8, 16, 24, 32, 48, 64, 96, 128}) {
     if (limits.major == 9) add(hopper_tactic(rows));
     add(other_tactic(rows));
+    if (has_small_shared(limits)) add(small_shared_tactic(rows));
   }
   return tactics;
 }

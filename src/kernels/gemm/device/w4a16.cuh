@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/gemm/device/dequantize.cuh"
+#include "kernels/gemm/device/shared_sums.cuh"
 #include "kernels/gemm/device/w4a16_copy.cuh"
 #include "kernels/gemm/device/w4a16_store.cuh"
 #include "kernels/ptx/address.cuh"
@@ -27,7 +28,6 @@ template <class Config>
 struct W4A16 : W4A16Copy<Config> {
   using Copy = W4A16Copy<Config>;
   using Copy::chunks_of_step;
-  using Copy::cursor_at;
   using Copy::kBlocksOfGroup;
   using Copy::kBlockStage;
   using Copy::kCluster;
@@ -43,7 +43,6 @@ struct W4A16 : W4A16Copy<Config> {
   using Copy::kTactic;
   using Copy::kThreads;
   using Copy::kTileBytes;
-  using Copy::part_begin;
   using Copy::produce;
   using Copy::wait;
   using typename Copy::Cursor;
@@ -250,65 +249,11 @@ struct W4A16 : W4A16Copy<Config> {
     }
   }
 
-  // ---- Sums of tiles that several blocks share
-  NIBBLE_DEVICE static float* partial_of(const W4A16Params& params, uint32_t block, int warp,
-                                         int lane) {
-    constexpr int64_t kOfBlock = int64_t{kTactic.rows} * kTactic.tokens;
-    return params.partials + block * kOfBlock +
-           (int64_t{warp} * kBlocksOfGroup * kGroupsOfTokens * 32 + lane) * 4;
-  }
-
-  NIBBLE_DEVICE static void give(const W4A16Params& params, const Consumer& me, const Sums& sums) {
-    float* partial = partial_of(params, blockIdx.x, me.warp, me.lane);
-#pragma unroll
-    for (int block = 0; block < kBlocksOfGroup; ++block) {
-#pragma unroll
-      for (int group = 0; group < kGroupsOfTokens; ++group) {
-        Float4 four;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) four.value[i] = sums[block][group][i];
-        *reinterpret_cast<Float4*>(partial + (block * kGroupsOfTokens + group) * 32 * 4) = four;
-      }
-    }
-    ptx::fence_acq_rel_gpu();
-    ptx::bar_sync(1, kConsumers);
-    if (threadIdx.x == 0) ptx::st_release_gpu(params.flags + blockIdx.x, 1);
-  }
-
-  // Sums that another block of the same rank gave.
-  NIBBLE_DEVICE static void take(const W4A16Params& params, const Consumer& me, uint32_t from,
-                                 Sums& sums) {
-    const float* partial = partial_of(params, from, me.warp, me.lane);
-#pragma unroll
-    for (int block = 0; block < kBlocksOfGroup; ++block) {
-#pragma unroll
-      for (int group = 0; group < kGroupsOfTokens; ++group) {
-        const Float4 four =
-            ptx::ld_global_cg_16(partial + (block * kGroupsOfTokens + group) * 32 * 4);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[block][group][i] += four.value[i];
-      }
-    }
-  }
-
-  // All sums of the tile that ends at unit `tile_end`, in their order, once they are all there.
-  NIBBLE_DEVICE static void take_all(const W4A16Params& params, const Tables& tables,
-                                     const Consumer& me, int32_t tile_end, Sums& sums) {
-    const int32_t tiles = tables.tiles[Config::kExperts] * kRowTiles;
-    const uint32_t first = blockIdx.x / kCluster + 1;
-    if (part_begin(tiles, first) >= tile_end) return;
-    if (threadIdx.x == 0) {
-      for (uint32_t other = first; part_begin(tiles, other) < tile_end; ++other) {
-        if (part_begin(tiles, other) == part_begin(tiles, other + 1)) continue;
-        while (ptx::ld_acquire_gpu(params.flags + other * kCluster + blockIdx.x % kCluster) == 0) {
-        }
-      }
-    }
-    ptx::bar_sync(1, kConsumers);
-    for (uint32_t other = first; part_begin(tiles, other) < tile_end; ++other) {
-      if (part_begin(tiles, other) == part_begin(tiles, other + 1)) continue;
-      take(params, me, other * kCluster + blockIdx.x % kCluster, sums);
-    }
+  // ---- Sums that blocks share
+  static constexpr int kQuads = kBlocksOfGroup * kGroupsOfTokens;
+  using Shared = SharedSums<typename Copy::List, kConsumers, kQuads, kCluster>;
+  NIBBLE_DEVICE static typename Shared::Sums& quads_of(Sums& sums) {
+    return reinterpret_cast<typename Shared::Sums&>(sums);
   }
 
   // ---- A part of the work
@@ -322,7 +267,7 @@ struct W4A16 : W4A16Copy<Config> {
     Sums sets[kSumSets] = {};
     Sums& sums = sets[0];
     const int32_t tile_end = unit - cursor.step + kSteps;
-    const int groups = cursor.place.groups(tables);
+    const int groups = Copy::groups_of(cursor.place, tables);
     for (int step = cursor.step; unit < stop; ++unit, ++step) {
       if constexpr (kTactic.family == Family::kMma) {
         consume_mma(me, sets, chunks_of_step(step), groups);
@@ -338,17 +283,20 @@ struct W4A16 : W4A16Copy<Config> {
 #endif
     if constexpr (kSumSets == 2) add(sums, sets[1]);
     if (kTactic.split && cursor.step > 0) {
-      give(params, me, sums);
+      Shared::give(params.partials, params.flags, quads_of(sums));
       return;
     }
-    if constexpr (kTactic.split) take_all(params, tables, me, tile_end, sums);
+    if constexpr (kTactic.split) {
+      Shared::take_all(params.partials, params.flags, tables.tiles[Config::kExperts] * kRowTiles,
+                       tile_end, quads_of(sums));
+    }
     W4A16Store<Config>::store(params, tables, {me.warp, me.lane}, cursor.place, sums);
   }
 
   NIBBLE_DEVICE static void consume(const W4A16Params& params, const Tables& tables,
                                     const Ring& ring, int32_t begin, int32_t end) {
     Consumer me{ring, static_cast<int>(threadIdx.x / 32), static_cast<int>(threadIdx.x % 32)};
-    Cursor cursor = cursor_at(tables, begin);
+    Cursor cursor = Copy::List::cursor_at(tables, begin);
     for (int32_t unit = begin; unit < end;) {
       const int32_t tile_end = unit - cursor.step + kSteps;
       const int32_t stop = tile_end < end ? tile_end : end;
@@ -380,9 +328,14 @@ struct W4A16 : W4A16Copy<Config> {
     __syncthreads();
     const Tables tables{offsets, tiles};
     const int32_t all = tiles[Config::kExperts] * kRowTiles;
-    const int32_t begin = part_begin(all, blockIdx.x / kCluster);
-    const int32_t end = part_begin(all, blockIdx.x / kCluster + 1);
-    if (begin == end) return;
+    const int32_t begin = Copy::List::part_begin(all, blockIdx.x / kCluster);
+    const int32_t end = Copy::List::part_begin(all, blockIdx.x / kCluster + 1);
+    if (begin == end) {
+      // Where there are no tokens at all nothing else would keep the kernels behind this one from
+      // running beside those before it.
+      ptx::griddepcontrol_wait();
+      return;
+    }
     if (threadIdx.x >= kConsumers) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
       if constexpr (kTactic.family == Family::kWgmma) ptx::setmaxnreg_dec<kCopyRegisters>();

@@ -20,6 +20,7 @@
 #include "cuda/device.h"
 #include "cuda/module.h"
 #include "formats/format.h"
+#include "kernels/device/block_limits.h"
 #include "kernels/device/element.h"
 #include "kernels/gemm/device/w4a16_params.h"
 #include "kernels/gemm/device/w4a16_tactic.h"
@@ -53,19 +54,9 @@ std::string to_string(const W4A16Tactic& tactic);
 
 // An input error for sizes and formats that the kernels do not take.
 Result<> check_problem(const W4A16Problem& problem);
-// What an architecture gives a block.
-struct W4A16Limits {
-  int major = 9;
-  int minor = 0;
-  int shared_per_block = 232448;  // bytes
-  int shared_per_sm = 233472;     // bytes; every block takes 1,024 more than it asks for
-};
-W4A16Limits limits_of(const cuda::DeviceInfo& info);
-// The same memory, and the instructions of `arch`: what code for that has on this GPU.
-W4A16Limits limits_of(const cuda::DeviceInfo& info, const cuda::Arch& arch);
 // An input error that says with numbers why a tactic cannot run there.
 Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
-                      const W4A16Limits& limits);
+                      const BlockLimits& limits);
 
 // An input error where `choices` tokens of all experts together could be more tiles than a launch
 // can have: it counts its steps in 32 bits.
@@ -77,7 +68,7 @@ Result<> check_choices(const W4A16Problem& problem, const W4A16Tactic& tactic,
 W4A16Tactic default_tactic(const W4A16Problem& problem, std::int64_t rows,
                            const cuda::DeviceInfo& info, std::int64_t active = 0);
 // Those that are compiled for an architecture in tests and tried by a tuner.
-std::vector<W4A16Tactic> w4a16_tactics(const W4A16Problem& problem, const W4A16Limits& limits);
+std::vector<W4A16Tactic> w4a16_tactics(const W4A16Problem& problem, const BlockLimits& limits);
 
 // The program of a tactic, for any architecture: "sm_90a", or "compute_80" for PTX. A tactic of the
 // wgmma family for another one than sm_90a (or compute_90a) is an input error.

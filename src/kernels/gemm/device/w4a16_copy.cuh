@@ -16,7 +16,6 @@ struct W4A16Copy : W4A16Work<Config> {
   using typename Work::Place;
   using typename Work::Tables;
   using Work::chunks_of_step;
-  using Work::cursor_at;
   using Work::kBlocks;
   using Work::kBlockStage;
   using Work::kChunks;
@@ -78,14 +77,15 @@ struct W4A16Copy : W4A16Work<Config> {
     const Place& place = cursor.place;
     const int64_t chunk = int64_t{cursor.step} * kTactic.stage_chunks;
     const uint32_t rank = rank_of_block();
-    return {params.weights + kTiles.tile_begin(place.expert, place.first_block(rank), chunk),
-            params.tokens +
-                (int64_t{place.first_slot(tables) / kSlotGroup} * kChunks + chunk) * kSlotTileBytes,
-            place.blocks(rank),
-            place.groups(tables),
-            chunks_of_step(cursor.step),
-            policies.weights,
-            policies.tokens};
+    return {
+        params.weights + kTiles.tile_begin(place.expert, Work::first_block(place, rank), chunk),
+        params.tokens + (int64_t{Work::first_slot(place, tables) / kSlotGroup} * kChunks + chunk) *
+                            kSlotTileBytes,
+        Work::blocks_of(place, rank),
+        Work::groups_of(place, tables),
+        chunks_of_step(cursor.step),
+        policies.weights,
+        policies.tokens};
   }
 
 #if __CUDA_ARCH__ >= 900
@@ -147,7 +147,7 @@ struct W4A16Copy : W4A16Work<Config> {
                                     const Ring& ring, int32_t begin, int32_t end) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const Policies hints = policies();
-    Cursor cursor = cursor_at(tables, begin);
+    Cursor cursor = Work::List::cursor_at(tables, begin);
     // Weights do not wait for the kernel that makes the tokens.
     const int32_t units = end - begin;
     const int first = units < kTactic.stages ? units : kTactic.stages;

@@ -152,7 +152,7 @@ TEST_F(CudaW4A16Compute80, TheSameBitsEveryTime) {
 
 // Those that are taken by default on an A100: 163 KiB of shared memory for a block, 164 for an SM.
 TEST_F(CudaW4A16Compute80, TacticsOfAnA100) {
-  constexpr W4A16Limits kA100{
+  constexpr BlockLimits kA100{
       .major = 8, .minor = 0, .shared_per_block = 166912, .shared_per_sm = 167936};
   const ProductCase what{"tactics", {5, 0, 40}, {.n = 704, .k = 720, .mode = W4A16Mode::kSwiGlu}};
   Product product(gpu(), what);

@@ -1,9 +1,9 @@
 // From sums to outputs: factors, biases, SwiGLU and router weights; to slot tiles or to rows.
 #pragma once
 
+#include "kernels/gemm/device/outputs.cuh"
 #include "kernels/gemm/device/w4a16_params.h"
 #include "kernels/gemm/device/w4a16_work.cuh"
-#include "kernels/ptx/math.cuh"
 
 namespace nibble {
 
@@ -27,24 +27,6 @@ struct W4A16Store : W4A16Work<Config> {
     int warp;  // of all multiplying warps
     int lane;
   };
-
-  template <Element kElement>
-  NIBBLE_DEVICE static uint32_t pair_of(float low, float high) {
-    if constexpr (kElement == Element::kBf16) return ptx::cvt_bf16x2(low, high);
-    return ptx::cvt_f16x2(low, high);
-  }
-
-  NIBBLE_DEVICE static float gated(const W4A16Params& params, float gate, float up) {
-    constexpr float kLog2e = 1.44269504F;
-    if constexpr (Config::kEpilogue == Epilogue::kSwiGlu) {
-      return gate * ptx::rcp(1.0F + ptx::ex2(-kLog2e * gate)) * up;
-    } else {
-      const float limit = params.swiglu_limit;
-      gate = gate > limit ? limit : gate;  // NaN stays
-      up = up > limit ? limit : (up < -limit ? -limit : up);
-      return gate * ptx::rcp(1.0F + ptx::ex2(-kLog2e * params.swiglu_alpha * gate)) * (up + 1.0F);
-    }
-  }
 
   // Row numbers that a lane's two rows of a block stand for.
   struct Rows {
@@ -70,36 +52,17 @@ struct W4A16Store : W4A16Work<Config> {
 
   NIBBLE_DEVICE static void store_gated(const W4A16Params& params, const Lane& me, const Rows& rows,
                                         int64_t block, int32_t slot, const float (&four)[4]) {
-    const float first = gated(params, four[0] * rows.factor[0] + rows.bias[0],
-                              four[2] * rows.factor[1] + rows.bias[1]);
-    const float second = gated(params, four[1] * rows.factor[0] + rows.bias[0],
-                               four[3] * rows.factor[1] + rows.bias[1]);
-    // Lanes of neighbouring rows exchange: one has both columns of the first token, the other of
-    // the second.
+    const auto value = [&](int token) {
+      return gated<Config::kEpilogue>(four[token] * rows.factor[0] + rows.bias[0],
+                                      four[2 + token] * rows.factor[1] + rows.bias[1],
+                                      params.swiglu_alpha, params.swiglu_limit);
+    };
     const bool odd = me.lane / 4 % 2 != 0;
-    const float theirs = __shfl_xor_sync(0xffffffffU, odd ? first : second, 4);
-    const uint32_t pair = odd ? pair_of<Config::kActivations>(theirs, second)
-                              : pair_of<Config::kActivations>(first, theirs);
+    const RowPair both = exchange_rows(value(0), value(1), odd);
+    const uint32_t pair = pair_of<Config::kActivations>(both.low, both.high);
     const int64_t column = kTileRows / 2 * block + 8 * (me.warp % 4) + me.lane / 4 / 2 * 2;
     const int64_t byte = slot_byte(slot + 2 * (me.lane % 4) + (odd ? 1 : 0), column, kOutputChunks);
     *reinterpret_cast<uint32_t*>(static_cast<uint8_t*>(params.output) + byte) = pair;
-  }
-
-  NIBBLE_DEVICE static void store_pair(void* output, int64_t at, float low, float high, bool both) {
-    if constexpr (Config::kOutput == Element::kFp32) {
-      float* to = static_cast<float*>(output) + at;
-      to[0] = low;
-      if (both) to[1] = high;
-    } else {
-      const uint32_t pair = pair_of<Config::kOutput>(low, high);
-      uint16_t* to = static_cast<uint16_t*>(output) + at;
-      if constexpr (Config::kN % 2 == 0) {
-        *reinterpret_cast<uint32_t*>(to) = pair;
-      } else {
-        to[0] = static_cast<uint16_t>(pair);
-        if (both) to[1] = static_cast<uint16_t>(pair >> 16);
-      }
-    }
   }
 
   NIBBLE_DEVICE static void store_plain(const W4A16Params& params, const Lane& me, const Rows& rows,
@@ -110,19 +73,21 @@ struct W4A16Store : W4A16Work<Config> {
     for (int token = 0; token < 2; ++token) {
       const int64_t to = slot + 2 * (me.lane % 4) + token;
       const float weight = params.slot_weight != nullptr ? params.slot_weight[to] : 1.0F;
-      store_pair(params.output, to * Config::kN + row,
-                 (four[token] * rows.factor[0] + rows.bias[0]) * weight,
-                 (four[2 + token] * rows.factor[1] + rows.bias[1]) * weight, row + 1 < Config::kN);
+      store_pair<Config::kOutput, Config::kN % 2 == 0>(
+          params.output, to * Config::kN + row,
+          (four[token] * rows.factor[0] + rows.bias[0]) * weight,
+          (four[2 + token] * rows.factor[1] + rows.bias[1]) * weight, row + 1 < Config::kN);
     }
   }
 
   NIBBLE_DEVICE static void store(const W4A16Params& params, const Tables& tables, const Lane& me,
                                   const Place& place, const Sums& sums) {
-    const int groups = place.groups(tables);
-    const int32_t slot = place.first_slot(tables);
+    const int groups = Work::groups_of(place, tables);
+    const int32_t slot = Work::first_slot(place, tables);
 #pragma unroll
     for (int block = 0; block < kBlocksOfGroup; ++block) {
-      const int64_t at = place.first_block(rank_of_block()) + me.warp / 4 * kBlocksOfGroup + block;
+      const int64_t at =
+          Work::first_block(place, rank_of_block()) + me.warp / 4 * kBlocksOfGroup + block;
       if (at >= kWeights.blocks) continue;
       const Rows rows = rows_of(params, place.expert, at, me.warp % 4 * 16 + me.lane / 4);
 #pragma unroll

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "formats/host_device.h"
+#include "kernels/gemm/device/product.h"
 #include "kernels/gemm/device/w4a16_layout.h"
 
 namespace nibble {
@@ -15,10 +16,6 @@ enum class Family : uint32_t {
   kMma,    // mma.sync: sm_80 and later
   kWgmma,  // wgmma: sm_90a alone
 };
-
-enum class Epilogue : uint32_t { kPlain, kSwiGlu, kClampedSwiGlu };
-
-enum class WeightFormat : uint32_t { kNvfp4, kMxfp4 };
 
 struct W4A16Tactic {
   Family family = Family::kMma;

@@ -58,14 +58,14 @@ TEST(W4A16Tactic, SharedMemoryByHand) {
   EXPECT_EQ(to_string(kGlmGateUp), "256 x [4096, 6144] nvfp4 x bf16 swiglu");
 }
 
-std::string refusal(const W4A16Tactic& tactic, const W4A16Limits& limits = {},
+std::string refusal(const W4A16Tactic& tactic, const BlockLimits& limits = {},
                     const W4A16Problem& problem = kGlmGateUp) {
   const Result<> checked = check_tactic(problem, tactic, limits);
   return checked.ok() ? "" : checked.error().message;
 }
 
 TEST(W4A16Tactic, WhatCannotRunSaysWhy) {
-  constexpr W4A16Limits kAda{
+  constexpr BlockLimits kAda{
       .major = 8, .minor = 9, .shared_per_block = 101376, .shared_per_sm = 102400};
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal({.rows = 96}),
@@ -106,7 +106,7 @@ TEST(W4A16Tactic, WhatCannotRunSaysWhy) {
 TEST(W4A16Tactic, CodeOfAnEarlierArchitecture) {
   const cuda::DeviceInfo h200{
       .major = 9, .minor = 0, .shared_per_block_optin = 232448, .shared_per_sm = 233472};
-  const W4A16Limits limits = limits_of(h200, *cuda::parse_arch("compute_80"));
+  const BlockLimits limits = limits_of(h200, *cuda::parse_arch("compute_80"));
   EXPECT_EQ(refusal({.rows = 512, .stages = 5}, limits), "");
   EXPECT_EQ(refusal({.family = Family::kWgmma}, limits),
             "tactic wgmma 256x8x128 4 stages 2 groups split: wgmma is an instruction of sm_90a "
@@ -163,6 +163,23 @@ TEST(W4A16Tactic, DefaultsFit) {
       // No block of a cluster is without rows.
       EXPECT_LE((tactic.cluster - 1) * tactic.rows, n) << to_string(tactic);
     }
+  }
+}
+
+// 48 KB a block: two are there at once with what the driver takes of each.
+TEST(W4A16Tactic, TwoBlocksWhereAnSmHas100Kb) {
+  const cuda::DeviceInfo rtx{.major = 12,
+                             .minor = 0,
+                             .sms = 188,
+                             .shared_per_block_optin = 101376,
+                             .shared_per_sm = 102400};
+  for (const std::int64_t rows : {1, 8, 16, 17, 64}) {
+    const W4A16Problem problem{.experts = 256, .n = 512, .k = 6144};
+    const W4A16Tactic tactic = default_tactic(problem, rows, rtx);
+    EXPECT_TRUE(check_tactic(problem, tactic, kSm120Limits).ok()) << to_string(tactic);
+    EXPECT_EQ(tactic.family, Family::kMma);
+    EXPECT_EQ(tactic.blocks_per_sm, rows <= 16 ? 2 : 1) << to_string(tactic);
+    EXPECT_GE(tactic.stages, 3) << to_string(tactic);
   }
 }
 

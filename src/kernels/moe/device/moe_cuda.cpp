@@ -1,32 +1,10 @@
 #include "kernels/moe/device/moe_cuda.h"
 
-#include <cmath>
 #include <span>
 #include <string_view>
 
-#include "kernels/moe/layer_checks.h"
-
 namespace nibble {
 namespace {
-
-constexpr std::int64_t kMostIntermediate = std::int64_t{1} << 23;
-
-Result<> check_weights(const CudaMoeConfig& config, const MoeWeights& weights) {
-  const std::int64_t experts = config.router.experts;
-  const std::int64_t both = 2 * config.intermediate;
-  NIBBLE_RETURN_IF_ERROR(
-      check_expert_sizes(weights.gate_up, "gate_up", experts, both, config.hidden));
-  NIBBLE_RETURN_IF_ERROR(
-      check_expert_sizes(weights.down, "down", experts, config.hidden, config.intermediate));
-  if (weights.gate_up.front().format != weights.down.front().format) {
-    return input_error("gate_up is {}, down {}; both have one format",
-                       to_string(weights.gate_up.front().format),
-                       to_string(weights.down.front().format));
-  }
-  NIBBLE_RETURN_IF_ERROR(check_bias(weights.gate_up_bias, "gate_up's bias", experts * both));
-  NIBBLE_RETURN_IF_ERROR(check_bias(weights.down_bias, "down's bias", experts * config.hidden));
-  return check_bias(weights.router_bias, "the router's bias", experts);
-}
 
 Result<TiledWeights> pack_named(const cuda::Device& device,
                                 std::span<const QuantizedMatrix> experts, RowOrder order,
@@ -36,27 +14,14 @@ Result<TiledWeights> pack_named(const cuda::Device& device,
   return packed;
 }
 
-// A factor with which a product of random weights has outputs as large as its inputs: codes have a
-// mean square of 8.6, and scales of 1 to 2 one of 2.2.
-float random_factor(std::int64_t columns) {
-  return static_cast<float>(1 / std::sqrt(8.6 * 2.2 * static_cast<double>(columns)));
-}
-
 }  // namespace
 
 Result<CudaMoeProblem> cuda_moe_problem(const CudaMoeConfig& config, Format format,
                                         bool gate_up_bias, bool down_bias) {
-  NIBBLE_ASSIGN_OR_RETURN(const MoeShape shape,
-                          moe_shape(config.router, config.hidden, config.output));
-  if (config.intermediate < 2 || config.intermediate > kMostIntermediate ||
-      config.intermediate % 2 != 0) {
-    return input_error("an expert has {} intermediate columns; give an even number from 2 to {}",
-                       config.intermediate, kMostIntermediate);
+  NIBBLE_ASSIGN_OR_RETURN(const MoeShape shape, cuda_moe_shape(config));
+  if (config.static_input_scales) {
+    return input_error("static input scales belong to nvfp4 activations; these have 16 bits");
   }
-  if (config.activations == Element::kFp32) {
-    return input_error("the layer takes bf16 or fp16 activations on a GPU, not fp32");
-  }
-  NIBBLE_RETURN_IF_ERROR(check_activation(config.activation));
   const bool clamped = config.activation.kind == ActivationKind::kClampedSwiGlu;
   const CudaMoeProblem problem{
       .shape = shape,
@@ -90,16 +55,12 @@ Result<CudaMoeLayer> CudaMoeLayer::make(const cuda::Device& device, CudaMoeConfi
   NIBBLE_ASSIGN_OR_RETURN(
       layer.problem_, cuda_moe_problem(config, weights.gate_up.front().format,
                                        !weights.gate_up_bias.empty(), !weights.down_bias.empty()));
-  NIBBLE_RETURN_IF_ERROR(check_weights(config, weights));
+  NIBBLE_RETURN_IF_ERROR(check_cuda_moe_weights(config, weights));
   NIBBLE_RETURN_IF_ERROR(device.make_current());
   NIBBLE_ASSIGN_OR_RETURN(layer.gate_up_,
                           pack_named(device, weights.gate_up, RowOrder::kGateUp, "gate_up"));
   NIBBLE_ASSIGN_OR_RETURN(layer.down_, pack_named(device, weights.down, RowOrder::kPlain, "down"));
-  NIBBLE_ASSIGN_OR_RETURN(layer.gate_up_bias_, cuda::DeviceBuffer::of(weights.gate_up_bias));
-  NIBBLE_ASSIGN_OR_RETURN(layer.down_bias_, cuda::DeviceBuffer::of(weights.down_bias));
-  NIBBLE_ASSIGN_OR_RETURN(layer.router_bias_, cuda::DeviceBuffer::of(weights.router_bias));
-  NIBBLE_ASSIGN_OR_RETURN(layer.correction_bias_,
-                          cuda::DeviceBuffer::of(config.router.correction_bias));
+  NIBBLE_ASSIGN_OR_RETURN(layer.biases_, CudaMoeBiases::upload(config.router, weights));
   layer.config_ = std::move(config);
   return layer;
 }
@@ -119,11 +80,12 @@ Result<CudaMoeLayer> CudaMoeLayer::random(const cuda::Device& device, CudaMoeCon
                         .rows = config.hidden,
                         .columns = config.intermediate};
   NIBBLE_ASSIGN_OR_RETURN(
-      layer.gate_up_, TiledWeights::random(device, gate_up, random_factor(config.hidden), seed));
+      layer.gate_up_,
+      TiledWeights::random(device, gate_up, random_weight_factor(config.hidden), seed));
   NIBBLE_ASSIGN_OR_RETURN(
-      layer.down_, TiledWeights::random(device, down, random_factor(config.intermediate), ~seed));
-  NIBBLE_ASSIGN_OR_RETURN(layer.correction_bias_,
-                          cuda::DeviceBuffer::of(config.router.correction_bias));
+      layer.down_,
+      TiledWeights::random(device, down, random_weight_factor(config.intermediate), ~seed));
+  NIBBLE_ASSIGN_OR_RETURN(layer.biases_, CudaMoeBiases::upload(config.router, {}));
   layer.config_ = std::move(config);
   return layer;
 }

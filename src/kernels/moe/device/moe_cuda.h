@@ -20,25 +20,16 @@
 
 #include "base/result.h"
 #include "cuda/device.h"
-#include "cuda/memory.h"
 #include "cuda/stream.h"
 #include "formats/format.h"
 #include "kernels/gemm/device/prepack.h"
 #include "kernels/gemm/device/w4a16.h"
-#include "kernels/moe/activation.h"
+#include "kernels/moe/device/moe_cuda_layer.h"
+#include "kernels/moe/device/moe_cuda_memory.h"
 #include "kernels/moe/device/moe_kernels.h"
 #include "kernels/moe/moe.h"
 
 namespace nibble {
-
-struct CudaMoeConfig {
-  std::int64_t hidden = 0;        // even, as intermediate
-  std::int64_t intermediate = 0;  // of one routed expert
-  RouterConfig router;
-  Activation activation;
-  Element activations = Element::kBf16;  // kBf16 or kFp16: of x, and between the products
-  Element output = Element::kBf16;       // of y and shared
-};
 
 // What kernels are compiled for.
 struct CudaMoeProblem {
@@ -61,12 +52,7 @@ class CudaMoeLayer {
   const CudaMoeProblem& problem() const { return problem_; }
   const TiledWeights& gate_up() const { return gate_up_; }
   const TiledWeights& down() const { return down_; }
-  // Device addresses, 0 where there is none: float [experts, 2 * intermediate], [experts, hidden],
-  // and [experts] twice.
-  cuda::DevicePointer gate_up_bias() const { return gate_up_bias_.address(); }
-  cuda::DevicePointer down_bias() const { return down_bias_.address(); }
-  cuda::DevicePointer router_bias() const { return router_bias_.address(); }
-  cuda::DevicePointer correction_bias() const { return correction_bias_.address(); }
+  const CudaMoeBiases& biases() const { return biases_; }
 
  private:
   CudaMoeLayer() = default;
@@ -75,10 +61,7 @@ class CudaMoeLayer {
   CudaMoeProblem problem_;
   TiledWeights gate_up_;  // [experts, 2 * intermediate, hidden]
   TiledWeights down_;     // [experts, hidden, intermediate]
-  cuda::DeviceBuffer gate_up_bias_;
-  cuda::DeviceBuffer down_bias_;
-  cuda::DeviceBuffer router_bias_;
-  cuda::DeviceBuffer correction_bias_;
+  CudaMoeBiases biases_;
 };
 
 // An input error for sizes, a router or an activation that the kernels do not take.
@@ -121,49 +104,34 @@ class CudaMoeWorkspace {
  public:
   static Result<CudaMoeWorkspace> make(const CudaMoePrograms& programs, std::int64_t most_tokens);
 
-  std::int64_t most_tokens() const { return most_tokens_; }
-  std::size_t bytes() const { return memory_.size(); }
-  const MoeShape& shape() const { return shape_; }
+  std::int64_t most_tokens() const { return memory_.sizes().most_tokens; }
+  std::size_t bytes() const { return memory_.bytes(); }
+  const MoeShape& shape() const { return memory_.sizes().shape; }
 
   // Choices since the workspace was made whose ids, given on the device, were no experts: they were
   // left out. Waits for all work of the GPU.
-  Result<std::int64_t> dropped_choices() const;
+  Result<std::int64_t> dropped_choices() const { return memory_.dropped_choices(); }
   // What routing made of the last call, for tests: counts [experts], offsets [experts + 1].
-  Result<std::vector<int>> counts() const;
-  Result<std::vector<int>> offsets() const;
+  Result<std::vector<int>> counts() const { return memory_.read_counts(); }
+  Result<std::vector<int>> offsets() const { return memory_.read_offsets(); }
   // Every byte becomes 0xff, which is no number: what a call reads before it writes would show.
-  Result<> poison();
+  Result<> poison() { return memory_.poison(); }
 
  private:
-  friend struct CudaMoeAccess;  // moe_cuda.cpp
+  friend struct CudaMoeAccess;  // moe_cuda_call.cpp
   CudaMoeWorkspace() = default;
 
   // Bytes from the beginning of memory_.
   struct Places {
-    std::size_t ids = 0;          // [most_tokens, top_k]
-    std::size_t weights = 0;      // [most_tokens, top_k]
-    std::size_t counts = 0;       // [experts]
-    std::size_t offsets = 0;      // [experts + 1]
-    std::size_t tiles_a = 0;      // [experts + 1]
-    std::size_t tiles_b = 0;      // [experts + 1]
-    std::size_t slot_token = 0;   // [slots]
-    std::size_t slot_weight = 0;  // [slots]
-    std::size_t choice_slot = 0;  // [most_tokens, top_k]
-    std::size_t partials = 0;     // of either product, which take turns
-    std::size_t input = 0;        // slot tiles of hidden columns
-    std::size_t activated = 0;    // slot tiles of intermediate columns
-    std::size_t rows = 0;         // [slots, hidden]
+    std::size_t partials = 0;   // of either product, which take turns
+    std::size_t input = 0;      // slot tiles of hidden columns
+    std::size_t activated = 0;  // slot tiles of intermediate columns
+    std::size_t rows = 0;       // [slots, hidden]
   };
 
-  MoeShape shape_;
   std::int64_t intermediate_ = 0;
-  std::int64_t most_tokens_ = 0;
-  int flags_a_count_ = 0;
-  int flags_b_count_ = 0;
   Places places_;
-  cuda::DeviceBuffer memory_;
-  cuda::DeviceBuffer flags_;    // uint32 [flags_a_count_ + flags_b_count_]
-  cuda::DeviceBuffer dropped_;  // int [1]
+  CudaMoeMemory memory_;
 };
 
 // Device addresses.
@@ -171,14 +139,13 @@ struct CudaMoeParams {
   const CudaMoeLayer& layer;
   const CudaMoePrograms& programs;
   CudaMoeWorkspace& workspace;
-  cuda::DevicePointer x = 0;  // [tokens, hidden] in `activations`
-  // Logits, or both others. Ids that come from the host are checked there (check_expert_ids()); of
-  // those that are no experts the choices are left out (dropped_choices()).
-  cuda::DevicePointer logits = 0;          // float [tokens, experts]
-  cuda::DevicePointer expert_ids = 0;      // int [tokens, top_k]
-  cuda::DevicePointer expert_weights = 0;  // float [tokens, top_k]
-  cuda::DevicePointer shared = 0;  // [tokens, hidden] in `output`, added last; or 0; may be y
-  cuda::DevicePointer y = 0;       // [tokens, hidden] in `output`
+  // As CudaMoeCall (moe_cuda_memory.h) says.
+  cuda::DevicePointer x = 0;
+  cuda::DevicePointer logits = 0;
+  cuda::DevicePointer expert_ids = 0;
+  cuda::DevicePointer expert_weights = 0;
+  cuda::DevicePointer shared = 0;
+  cuda::DevicePointer y = 0;
   std::int64_t tokens = 0;
 };
 

@@ -1,7 +1,5 @@
 // A whole layer on a GPU against the reference in double precision.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <fmt/core.h>
 #include <string>
 #include <utility>
@@ -9,7 +7,7 @@
 
 #include "kernels/device/test_gpu.h"
 #include "kernels/moe/device/moe_cuda.h"
-#include "kernels/moe/device/test_gpu_layer.h"
+#include "kernels/moe/device/test_gpu_call.h"
 
 namespace nibble {
 namespace {
@@ -49,42 +47,24 @@ TEST(CudaMoePrograms, DISABLED_CompileForAnH200) {
 class CudaMoe : public GpuTest {
  protected:
   // What a call of a layer needs on the GPU.
-  struct Call {
+  struct Call : GpuCall {
     CudaMoeLayer layer;
     CudaMoePrograms programs;
     CudaMoeWorkspace workspace;
-    GpuArray<std::uint16_t> x;
-    GpuArray<float> logits;
-    GpuArray<int> ids;
-    GpuArray<float> weights;
-    GpuArray<std::uint32_t> y;
-    std::size_t values;
-    Element output;
-    std::int64_t tokens;
-    bool ids_given;
 
     CudaMoeParams params() {
+      const CudaMoeCall call = addresses();
       return {.layer = layer,
               .programs = programs,
               .workspace = workspace,
-              .x = x.address(),
-              .logits = ids_given ? 0 : logits.address(),
-              .expert_ids = ids_given ? ids.address() : 0,
-              .expert_weights = ids_given ? weights.address() : 0,
-              .y = y.address(),
-              .tokens = tokens};
+              .x = call.x,
+              .logits = call.logits,
+              .expert_ids = call.expert_ids,
+              .expert_weights = call.expert_weights,
+              .y = call.y,
+              .tokens = call.tokens};
     }
-    std::vector<float> result() const {
-      const std::vector<std::uint32_t> words = y.read();
-      if (output == Element::kFp32) {
-        std::vector<float> floats(values);
-        std::memcpy(floats.data(), words.data(), values * sizeof(float));
-        return floats;
-      }
-      std::vector<std::uint16_t> bits(values);
-      std::memcpy(bits.data(), words.data(), values * sizeof(std::uint16_t));
-      return widened(bits, output);
-    }
+    Result<> enqueue(cuda::Stream& some) { return cuda_moe(params(), some); }
   };
 
   Call call_of(const GpuLayer& layer, std::int64_t most_tokens = 0) {
@@ -97,27 +77,10 @@ class CudaMoe : public GpuTest {
     CudaMoeWorkspace workspace =
         value_of(CudaMoeWorkspace::make(programs, std::max(tokens, most_tokens)));
     check_ok(workspace.poison());
-    const std::size_t values = layer.test.x.size();
-    const auto bytes = values * static_cast<std::size_t>(bytes_of(layer.output));
-    return {.layer = std::move(made),
-            .programs = std::move(programs),
-            .workspace = std::move(workspace),
-            .x = GpuArray<std::uint16_t>(narrowed(layer.test.x, layer.activations)),
-            .logits = GpuArray<float>(layer.routing.logits),
-            .ids = GpuArray<int>(layer.ids),
-            .weights = GpuArray<float>(layer.weights),
-            .y = GpuArray<std::uint32_t>::poisoned((bytes + 3) / 4),
-            .values = values,
-            .output = layer.output,
-            .tokens = tokens,
-            .ids_given = layer.test.ids_given()};
+    return {GpuCall(layer), std::move(made), std::move(programs), std::move(workspace)};
   }
 
-  std::vector<float> run(Call& call) {
-    check_ok(cuda_moe(call.params(), stream()));
-    check_ok(stream().synchronize());
-    return call.result();
-  }
+  std::vector<float> run(Call& call) { return run_call(call, stream()); }
 
   void check(const TestShape& shape, Element activations, Element output) {
     SCOPED_TRACE(fmt::format("{}, elements {} and {}", shape.name, static_cast<int>(activations),
@@ -201,24 +164,7 @@ TEST_F(CudaMoe, AGraphFollowsTheRoutingOfEveryReplay) {
     GpuLayer layer(shape, Element::kBf16, Element::kBf16);
     Call call = call_of(layer);
     Call eager = call_of(layer);
-    cuda::Graph graph =
-        value_of(stream().capture([&] { return cuda_moe(call.params(), stream()); }));
-    Random random(5);
-    for (int replay = 0; replay < 6; ++replay) {
-      // Some replays leave most experts empty.
-      layer.routing.logits = gaussian(random, tokens * 16, replay % 2 == 0 ? 1 : 0.001);
-      for (std::size_t at = 0; at < layer.routing.logits.size(); ++at) {
-        if (replay % 2 == 1 && at % 16 > 4) layer.routing.logits[at] -= 50;
-      }
-      layer.choose();
-      call.logits.write(layer.routing.logits);
-      eager.logits.write(layer.routing.logits);
-      check_ok(graph.launch(stream()));
-      check_ok(stream().synchronize());
-      const std::vector<float> y = call.result();
-      EXPECT_TRUE(same_bits(y, run(eager))) << replay;
-      EXPECT_LE(moe_error(y, layer.reference()), 4e-3) << replay;
-    }
+    expect_graph_follows_routing(layer, call, eager, 4e-3, stream());
   }
 }
 
@@ -228,16 +174,7 @@ TEST_F(CudaMoe, TwoStreamsAtOnce) {
   const GpuLayer layer(shape, Element::kBf16, Element::kBf16);
   Call first = call_of(layer);
   Call second = call_of(layer);
-  const std::vector<float> alone = run(first);
-  cuda::Stream other = value_of(cuda::Stream::make());
-  for (int round = 0; round < 20; ++round) {
-    check_ok(cuda_moe(first.params(), stream()));
-    check_ok(cuda_moe(second.params(), other));
-  }
-  check_ok(stream().synchronize());
-  check_ok(other.synchronize());
-  EXPECT_TRUE(same_bits(first.result(), alone));
-  EXPECT_TRUE(same_bits(second.result(), alone));
+  expect_calls_in_a_row(first, second, stream());
 }
 
 TEST_F(CudaMoe, RandomLayersKeepTheSizeOfActivations) {
@@ -264,10 +201,8 @@ TEST_F(CudaMoe, RandomLayersKeepTheSizeOfActivations) {
                        .tokens = 16},
                       stream()));
     check_ok(stream().synchronize());
-    double squares = 0;
-    for (const float value : y.read()) squares += static_cast<double>(value * value);
     // Gate and up have size 1, their SwiGLU about 0.6, two softmax weights of 8 each 0.3.
-    const double size = std::sqrt(squares / (16 * 1024));
+    const double size = size_of_values(y.read());
     EXPECT_GT(size, 0.03);
     EXPECT_LT(size, 3);
   }

@@ -39,6 +39,10 @@ TEST(MoeCudaProblem, RefusesWhatTheKernelsDoNotTake) {
   config = small_config();
   config.activation = {.kind = ActivationKind::kClampedSwiGlu, .limit = 0};
   EXPECT_NE(problem_refusal(config), "");
+  config = small_config();
+  config.static_input_scales = true;
+  EXPECT_EQ(problem_refusal(config),
+            "static input scales belong to nvfp4 activations; these have 16 bits");
 }
 
 TEST(MoeCudaProblem, TheProductsOfALayer) {

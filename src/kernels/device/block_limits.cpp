@@ -1,0 +1,20 @@
+#include "kernels/device/block_limits.h"
+
+namespace nibble {
+
+BlockLimits limits_of(const cuda::DeviceInfo& info) {
+  return {.major = info.major,
+          .minor = info.minor,
+          .shared_per_block = info.shared_per_block_optin,
+          .shared_per_sm = info.shared_per_sm,
+          .registers_per_sm = info.registers_per_sm};
+}
+
+BlockLimits limits_of(const cuda::DeviceInfo& info, const cuda::Arch& arch) {
+  BlockLimits limits = limits_of(info);
+  limits.major = arch.major;
+  limits.minor = arch.minor;
+  return limits;
+}
+
+}  // namespace nibble

@@ -1,0 +1,55 @@
+// The kernel that quantizes rows compiles for every architecture, wherever NVRTC is; no GPU is
+// needed.
+#include "kernels/moe/device/quantize_kernel.h"
+
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "cuda/compile.h"
+
+namespace nibble {
+namespace {
+
+std::string quantize_refusal(const QuantizeShape& shape) {
+  const Result<> checked = check_quantize(shape);
+  return checked.ok() ? "" : checked.error().message;
+}
+
+TEST(QuantizeKernel, RefusesWhatAreNotWholeBlocks) {
+  EXPECT_EQ(quantize_refusal({.columns = 80}), "");
+  EXPECT_EQ(quantize_refusal({.columns = 232}),
+            "rows of 232 columns are not whole blocks of 16, which share a scale");
+  EXPECT_EQ(quantize_refusal({.mode = QuantizeMode::kMxfp4, .columns = 80}),
+            "rows of 80 columns are not whole blocks of 32, which share a scale");
+  EXPECT_EQ(quantize_refusal({.columns = 0}),
+            "rows of 0 columns are not whole blocks of 16, which share a scale");
+  EXPECT_NE(quantize_refusal({.element = Element::kFp32, .columns = 80}), "");
+  EXPECT_FALSE(compile_quantize({.columns = 8}, "sm_90a").ok());
+}
+
+TEST(QuantizeKernel, CompilesForEveryArchitectureWithoutSpills) {
+  if (const auto compiler = cuda::compiler(); !compiler.ok()) {
+    GTEST_SKIP() << compiler.error().message;
+  }
+  const std::vector<QuantizeShape> shapes = {
+      {.columns = 6144},
+      {.element = Element::kFp16, .mode = QuantizeMode::kNvfp4Rows, .columns = 256},
+      {.mode = QuantizeMode::kNvfp4Rows, .columns = 2880},
+      {.element = Element::kFp16, .mode = QuantizeMode::kMxfp4, .columns = 2880}};
+  for (const char* const arch : {"sm_80", "sm_90a", "sm_100a", "sm_120a", "sm_121a"}) {
+    for (const QuantizeShape& shape : shapes) {
+      const Result<cuda::Cubin> cubin = compile_quantize(shape, arch);
+      ASSERT_TRUE(cubin.ok()) << cubin.error().message;
+      EXPECT_TRUE(cubin->warnings.empty()) << cubin->warnings.front();
+      const cuda::KernelResources* const kernel = cubin->kernel("quantize_rows");
+      ASSERT_NE(kernel, nullptr);
+      EXPECT_FALSE(kernel->spills()) << arch << " " << shape.columns;
+      EXPECT_EQ(kernel->stack_bytes, 0) << arch << " " << shape.columns;
+      EXPECT_EQ(kernel->parameter_bytes, std::vector<int>{sizeof(QuantizeRows)});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nibble
