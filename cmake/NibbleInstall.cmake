@@ -1,6 +1,7 @@
 # The library (every room but the command line), and what `cmake --install` puts where.
 #
-#   bin/nibble   lib/libnibble.so.VERSION, libnibble.a   include/nibble-0/ROOM/*.h
+#   bin/nibble   lib/libnibble.so.VERSION, libnibble.a
+#   include/nibble/nibble.h (C)   include/nibble-0/ROOM/*.h (C++)
 #   lib/pkgconfig/nibble.pc   share/man/man1/nibble.1   completions for bash, zsh and fish
 #
 # The fuzz build is never installed.
@@ -59,12 +60,12 @@ libdir=\${prefix}/@CMAKE_INSTALL_LIBDIR@
 includedir=\${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
 
 Name: nibble
-Description: @PROJECT_DESCRIPTION@ (C++20)
+Description: @PROJECT_DESCRIPTION@ (C99 and C++20)
 Version: @PROJECT_VERSION@
 Requires: fmt
-Cflags: -I\${includedir}/nibble-@api_version@
+Cflags: -I\${includedir} -I\${includedir}/nibble-@api_version@
 Libs: -L\${libdir} -lnibble
-Libs.private: -lpcre2-8 -lutf8proc -lssl -lcrypto -ldl -pthread
+Libs.private: -lpcre2-8 -lutf8proc -lssl -lcrypto -lstdc++ -lm -ldl -pthread
 ")
 
 install(TARGETS nibble nibble_shared nibble_static)
@@ -72,6 +73,8 @@ foreach(room IN LISTS library_rooms)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/${room}/" DESTINATION "${include_directory}/${room}"
           FILES_MATCHING PATTERN "*.h")
 endforeach()
+install(FILES "${PROJECT_SOURCE_DIR}/include/nibble/nibble.h"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/nibble")
 install(FILES "${generated}/nibble.pc" DESTINATION "${pkgconfig_directory}")
 install(FILES "${generated}/nibble.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
 install(FILES "${generated}/nibble.bash"

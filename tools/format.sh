@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Formats our C++ files with clang-format 14, or names those that are not formatted.
+# Formats our C and C++ files with clang-format 14, or names those that are not formatted.
 #
 #   tools/format.sh write
 #   tools/format.sh check
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mapfile -t files < <(find src tests bench fuzz \( -name '*.h' -o -name '*.cpp' \) | sort)
+mapfile -t files < <(find src tests bench fuzz include examples \( -name '*.h' -o -name '*.c' -o -name '*.cpp' \) | sort)
 
 case ${1:-} in
   write) clang-format-14 -i "${files[@]}" ;;

@@ -4,7 +4,7 @@
 #
 #   tools/gpu_check.sh                     programs in $NIBBLE_GPU_DIR, else in .gpu/
 #   tools/gpu_check.sh DIR                 programs in DIR
-#   tools/gpu_check.sh --only cuda,bench   these suites alone: cuda, kernels, bench, machine, doctor,
+#   tools/gpu_check.sh --only cuda,bench   these suites alone: cuda, kernels, capi, bench, machine, doctor,
 #                                          analyze, telemetry (which needs torch)
 #   tools/gpu_check.sh --sanitize          and once more under compute-sanitizer: memcheck, racecheck,
 #                                          initcheck; --sanitize=memcheck,... for some of them
@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.." || exit
 source tools/gpu_programs.sh
 
 dir=${NIBBLE_GPU_DIR:-.gpu}
-only=doctor,machine,analyze,cuda,kernels,bench,telemetry
+only=doctor,machine,analyze,cuda,kernels,capi,bench,telemetry
 filter='Cuda*'
 seconds=300
 tools=
@@ -109,7 +109,7 @@ wanted doctor && if [[ $no_gpu ]]; then skip doctor "$no_gpu"; else check doctor
 wanted analyze && if [[ $no_gpu ]]; then skip analyze "$no_gpu"; else
   check analyze "$nibble" analyze --model glm-5-nvfp4 --machine this --tp 8 --concurrency 1,64,1024
 fi
-for name in machine cuda kernels bench; do
+for name in machine cuda kernels capi bench; do
   wanted $name || continue
   program=$dir/nibble_${name}_test
   if [[ ! -x $program ]]; then

@@ -27,7 +27,7 @@ while [[ $# -gt 0 ]]; do
 done
 limit=$((64 << 20))
 compiling='*Compil*:*Jit*'
-tests=(cuda kernels bench machine)
+tests=(cuda kernels bench capi machine)
 
 [[ -f $build/CMakeCache.txt ]] || cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >/dev/null
 mapfile -t targets < <(printf 'nibble_%s_test\n' "${tests[@]}")
@@ -51,7 +51,7 @@ done
 
 # The tests that compile without a GPU fill the cache; other architectures' entries stay here.
 mkdir "$packed/cubins"
-for name in cuda kernels bench; do
+for name in cuda kernels bench capi; do
   NIBBLE_CUBIN_CACHE=$packed/cubins "$packed/nibble_${name}_test" --gtest_filter="$compiling" \
     >"$log" 2>&1 && continue
   # What compiles is carried all the same: another architecture's failure is a matter of the tests.

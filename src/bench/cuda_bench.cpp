@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "base/text.h"
 #include "base/units.h"
 #include "bench/cuda_measure.h"
 #include "bench/cuda_roofs.h"
 #include "bench/cuda_w4a16_rig.h"
+#include "bench/cuda_w4a4_rig.h"
+#include "bench/tune_cuda.h"
+#include "bench/tune_shapes.h"
 #include "cuda/compile.h"
+#include "tactics/tune/table.h"
 
 namespace nibble {
 namespace {
@@ -29,14 +34,11 @@ Format format_of(LtFormat format) {
   return Format::kNvfp4;
 }
 
-bool is_four_bit(Format format) {
-  return format == Format::kNvfp4 || format == Format::kMxfp4;
-}
-
 class CudaBench {
  public:
   CudaBench(const CudaBenchRequest& request, const BenchProgress& progress, CudaBenchReport& report,
-            const cuda::Device& gpu, const CudaProbes& probes, CudaTimer timer)
+            const cuda::Device& gpu, const CudaProbes& probes, CudaTimer timer,
+            tune::TuningTable* tuning)
       : request_(request),
         progress_(progress),
         report_(report),
@@ -45,7 +47,8 @@ class CudaBench {
                .probes = probes,
                .cold = request.cold,
                .routing = request.routing,
-               .seed = request.seed},
+               .seed = request.seed,
+               .tuning = tuning},
         timer_(std::move(timer)),
         watch_(gpu.info().pci) {}
 
@@ -91,7 +94,9 @@ class CudaBench {
       } else if (!lost_.empty()) {
         row.row.error = lost_;
       } else {
-        row = measure_cuda_row(**rig, std::move(row), tokens, precision, context());
+        row = request_.check_only
+                  ? check_cuda_row(**rig, std::move(row), tokens, timer_.stream())
+                  : measure_cuda_row(**rig, std::move(row), tokens, precision, context());
         note_lost();
       }
       rows.push_back(std::move(row));
@@ -114,21 +119,33 @@ class CudaBench {
         CudaRow row = identity(shape, std::string(to_string(part)));
         row.row.shape.tokens = {tokens};
         if (part == LayerPart::kProducts) row.row.shape.name += ".products";
-        measure_rows(layer_rig(shape, part), row, Precision::kBf16, report_.rows);
+        measure_rows(layer_rig(shape, part), row, our_precision(shape), report_.rows);
       }
     }
-    layer_.reset();
+    part_of_layer_ = nullptr;
   }
 
   // Both parts of a layer run on the same weights, which are made once.
   Result<std::unique_ptr<CudaRig>> layer_rig(const BenchShape& shape, LayerPart part) {
-    if (!layer_) {
+    if (!part_of_layer_) {
       progress_(fmt::format("{}: weights", shape.name), done_);
-      Result<std::shared_ptr<CudaLayerRig>> made = make_layer_rig(shape, setup_);
-      if (!made.ok()) return made.error();
-      layer_ = std::move(made).value();
+      NIBBLE_RETURN_IF_ERROR(is_w4a4(shape) ? keep_layer(make_w4a4_layer_rig(shape, setup_))
+                                            : keep_layer(make_layer_rig(shape, setup_)));
     }
-    return part_of(layer_, part);
+    return part_of_layer_(part);
+  }
+
+  template <class LayerRig>
+  Result<> keep_layer(Result<std::shared_ptr<LayerRig>> made) {
+    if (!made.ok()) return made.error();
+    part_of_layer_ = [layer = std::move(made).value()](LayerPart part) {
+      return part_of(layer, part);
+    };
+    return {};
+  }
+
+  static Precision our_precision(const BenchShape& shape) {
+    return is_w4a4(shape) ? Precision::kFp4 : Precision::kBf16;
   }
 
   // A grouped product of a layer, or one matrix, with 4-bit weights; for a single matrix also what
@@ -136,9 +153,10 @@ class CudaBench {
   void measure_product(const BenchShape& shape) {
     const bool grouped = shape.experts > 1;
     const char* part = !grouped ? "dense" : shape.name == "moe.gate_up" ? "gate_up" : "down";
-    measure_rows(make_product_rig(shape, setup_), identity(shape, part), Precision::kBf16,
-                 report_.rows);
-    if (!request_.baselines || grouped) return;
+    measure_rows(
+        is_w4a4(shape) ? make_w4a4_product_rig(shape, setup_) : make_product_rig(shape, setup_),
+        identity(shape, part), our_precision(shape), report_.rows);
+    if (!request_.baselines || request_.check_only || grouped) return;
     for (const LtFormat format : kBaselines) baseline(shape, format, report_.baselines);
   }
 
@@ -169,8 +187,8 @@ class CudaBench {
   CudaSetup setup_;
   CudaTimer timer_;
   GpuWatch watch_;
-  std::shared_ptr<CudaLayerRig> layer_;
-  std::string lost_;  // why nothing runs any more
+  std::function<std::unique_ptr<CudaRig>(LayerPart)> part_of_layer_;  // of the layer being measured
+  std::string lost_;                                                  // why nothing runs any more
   double done_ = 0;
 };
 
@@ -178,6 +196,25 @@ Json rows_json(const std::vector<CudaRow>& rows) {
   Json list = Json::array();
   for (const CudaRow& row : rows) list.push(to_json(row));
   return list;
+}
+
+bool any_w4a4(const CudaBenchRequest& request) {
+  return std::any_of(request.shapes.begin(), request.shapes.end(), is_w4a4);
+}
+
+// Asked before anything is made: who wants W4A4's time is not to wait for roofs.
+Result<> check_instruction(const CudaBenchRequest& request, const cuda::DeviceInfo& info) {
+  if (request.check_only || !any_w4a4(request)) return {};
+  const std::string why = why_w4a4_is_not_timed(info);
+  return why.empty() ? Result<>() : run_error("{}", why);
+}
+
+std::string check_note(const CudaBenchRequest& request, const cuda::DeviceInfo& info) {
+  std::string note = "every row was checked against double precision, and none was timed";
+  if (!any_w4a4(request)) return note;
+  return note + (why_w4a4_is_not_timed(info).empty()
+                     ? "; W4A4 multiplied with the FP4 instruction"
+                     : "; W4A4 multiplied with the software body of the FP4 instruction");
 }
 
 // The roofs in the form that readers of a CPU's know.
@@ -244,9 +281,10 @@ Result<> check_cuda_shape(const BenchShape& shape) {
     return usage_error("{}layers on a GPU have nvfp4 or mxfp4 weights, not {}", where,
                        to_string(shape.format));
   }
+  if (is_w4a4(shape)) return check_w4a4_shape(shape);
   if (shape.activations != Format::kBf16 && shape.activations != Format::kFp16) {
-    return usage_error("{}kernels on a GPU take bf16 or fp16 activations, not {}", where,
-                       to_string(shape.activations));
+    return usage_error("{}kernels on a GPU take bf16, fp16, nvfp4 or mxfp4 activations, not {}",
+                       where, to_string(shape.activations));
   }
   if (shape.k % kMultiple != 0 || shape.n % kMultiple != 0) {
     return usage_error("{}--n and --k must be even: two values share a byte", where);
@@ -254,21 +292,51 @@ Result<> check_cuda_shape(const BenchShape& shape) {
   return {};
 }
 
+namespace {
+
+// Every key that the run needs is asked for before anything is measured.
+std::optional<tune::TuningTable> tuning_of(const CudaBenchRequest& request,
+                                           const cuda::DeviceInfo& info) {
+  if (request.tuning_file.empty()) return std::nullopt;
+  tune::TuningTable table = tune::TuningTable::load(request.tuning_file, cuda_tuning_site(info));
+  for (const BenchShape& shape : request.shapes) {
+    if (shape.op != BenchOp::kMoe || is_w4a4(shape)) continue;
+    for (const std::int64_t tokens : shape.tokens) {
+      table.find(gate_up_of_layer(shape), tokens);
+      table.find(down_of_layer(shape), tokens);
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
 Result<CudaBenchReport> run_cuda_bench(const CudaBenchRequest& request,
                                        const BenchProgress& progress) {
   for (const BenchShape& shape : request.shapes) NIBBLE_RETURN_IF_ERROR(check_cuda_shape(shape));
   const MachineState before = read_machine_state();
   CudaBenchReport report{.ordinal = request.ordinal};
   NIBBLE_ASSIGN_OR_RETURN(const cuda::Device gpu, cuda::Device::open(request.ordinal));
+  NIBBLE_RETURN_IF_ERROR(check_instruction(request, gpu.info()));
   NIBBLE_ASSIGN_OR_RETURN(report.compiler, cuda::compiler());
   NIBBLE_ASSIGN_OR_RETURN(const CudaProbes probes, CudaProbes::load(gpu));
-  NIBBLE_ASSIGN_OR_RETURN(
-      report.roofs,
-      measure_gpu_roofs(gpu, probes, {.seconds = request.roof_seconds}, [&](std::string_view what) {
-        progress(fmt::format("roofs: {}", what), 0);
-      }));
+  if (request.check_only) {
+    report.roofs = describe_gpu(gpu.info());
+    report.notes.push_back(check_note(request, gpu.info()));
+  } else {
+    NIBBLE_ASSIGN_OR_RETURN(report.roofs,
+                            measure_gpu_roofs(gpu, probes, {.seconds = request.roof_seconds},
+                                              [&](std::string_view what) {
+                                                progress(fmt::format("roofs: {}", what), 0);
+                                              }));
+  }
   NIBBLE_ASSIGN_OR_RETURN(CudaTimer timer, CudaTimer::make(probes));
-  CudaBench(request, progress, report, gpu, probes, std::move(timer)).run();
+  std::optional<tune::TuningTable> tuning = tuning_of(request, gpu.info());
+  CudaBench(request, progress, report, gpu, probes, std::move(timer), tuning ? &*tuning : nullptr)
+      .run();
+  if (tuning) {
+    for (std::string& line : tuning->report()) report.notes.push_back(std::move(line));
+  }
   const MachineState after = read_machine_state();
   report.state = state_json(before, after);
   return report;

@@ -28,7 +28,11 @@ struct CudaBenchRequest {
   double row_seconds = 0.3;   // budget of a row
   double roof_seconds = 0.1;  // of each roof
   bool baselines = true;      // cuBLASLt's dense products
+  bool check_only = false;    // our kernels against double precision, without times and roofs
   std::uint64_t seed = 1;
+  // nibble.tuning/1, whose choices are taken before the defaults (W4A16 layers); empty: none. What
+  // it has and lacks is among the report's notes.
+  std::filesystem::path tuning_file;
 };
 
 struct CudaBenchReport {
@@ -48,7 +52,7 @@ struct CudaBenchReport {
 Result<std::optional<int>> parse_on(std::string_view word);
 
 // A shape that fails is a row with an error, and the others are measured all the same. Without a
-// GPU one sentence.
+// GPU one sentence; also where W4A4 is to be timed on a GPU that has no FP4 instruction.
 Result<CudaBenchReport> run_cuda_bench(const CudaBenchRequest& request,
                                        const BenchProgress& progress);
 

@@ -140,6 +140,22 @@ TEST(CudaBenchJson, IsValidByItsSchema) {
   EXPECT_EQ(schema.fault(wrong), "document.gpu_roofs.sms: type");
 }
 
+// Of --check-only: no roofs, and a row that is right has neither time nor error.
+TEST(CudaBenchJson, CheckedRowsAreValidToo) {
+  CudaBenchReport report = report_of_rows();
+  report.roofs.roofs.clear();
+  CudaRow row{.on = "cuda:1", .part = "dense", .tactic = "w4a4 weights 64x8x256"};
+  row.row.shape = {.activations = Format::kNvfp4, .n = 64, .k = 64};
+  row.row.tokens = 4;
+  row.row.kernel = "w4a4 nvfp4 x nvfp4, software body";
+  report.rows = {row};
+  report.baselines.clear();
+  const Json document = with_command(to_json(report));
+  EXPECT_EQ(Schema().fault(document), "");
+  EXPECT_TRUE(document.find("rows")->as_array().front().find("time_us")->is_null());
+  EXPECT_FALSE(report.failed());
+}
+
 TEST(CudaBenchJson, ImportedRowsAreValidToo) {
   const Result<Imported> imported = parse_flashinfer(
       "routine,median_time,backend,m,n,k,tflops\nmm_bf16,0.1,cublas,8,64,64,3\nmm_mxfp8,,x,8,64,64,"

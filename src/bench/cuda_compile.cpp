@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "bench/cuda_probes.h"
 #include "bench/cuda_w4a16_rig.h"
+#include "bench/cuda_w4a4_rig.h"
 
 namespace nibble {
 namespace {
@@ -16,9 +17,9 @@ class AheadCompiler {
       : request_(request), arch_(std::move(arch)), info_(std::move(info)) {}
 
   Result<> compile(const BenchShape& shape) {
-    const bool four_bit = shape.format == Format::kNvfp4 || shape.format == Format::kMxfp4;
+    if (is_w4a4(shape)) return compile_w4a4_shape(shape);
     if (shape.op == BenchOp::kMoe) return compile_layer(shape);
-    if (!four_bit) return {};
+    if (!is_four_bit(shape.format)) return {};
     if (shape.experts > 1) return compile_layer(layer_of_product(shape));
     for (const std::int64_t tokens : shape.tokens) {
       NIBBLE_RETURN_IF_ERROR(compile_product(dense_problem(shape), tokens));
@@ -56,6 +57,35 @@ class AheadCompiler {
       const std::int64_t largest = usual_largest(draw_turns(route, request_.routing, random));
       NIBBLE_RETURN_IF_ERROR(compile_product(problem.gate_up, largest, tokens * shape.top_k));
       NIBBLE_RETURN_IF_ERROR(compile_product(problem.down, largest, tokens * shape.top_k));
+    }
+    return {};
+  }
+
+  Result<> compile_w4a4_shape(const BenchShape& shape) {
+    if (shape.op == BenchOp::kMoe) return compile_w4a4_layer(shape);
+    if (shape.experts > 1) return compile_w4a4_layer(layer_of_product(shape));
+    NIBBLE_RETURN_IF_ERROR(add(compile_quantize(w4a4_dense_tokens(shape), arch_)));
+    for (const std::int64_t tokens : shape.tokens) {
+      NIBBLE_RETURN_IF_ERROR(compile_w4a4_product(w4a4_dense_problem(shape), tokens));
+    }
+    return {};
+  }
+
+  Result<> compile_w4a4_product(const W4A4Problem& problem, std::int64_t largest) {
+    return add(compile_w4a4(problem, default_tactic(problem, largest, limits_of(info_)), arch_));
+  }
+
+  Result<> compile_w4a4_layer(const BenchShape& shape) {
+    NIBBLE_ASSIGN_OR_RETURN(const CudaW4A4MoeProblem problem, w4a4_layer_problem(shape));
+    NIBBLE_RETURN_IF_ERROR(add(compile_moe_kernels(problem.shape, arch_)));
+    NIBBLE_RETURN_IF_ERROR(add(compile_quantize(problem.tokens, arch_)));
+    if (problem.slots) NIBBLE_RETURN_IF_ERROR(add(compile_quantize(*problem.slots, arch_)));
+    Random random(request_.seed);
+    for (const std::int64_t tokens : shape.tokens) {
+      const RouteRequest route{.experts = shape.experts, .top_k = shape.top_k, .tokens = tokens};
+      const std::int64_t largest = usual_largest(draw_turns(route, request_.routing, random));
+      NIBBLE_RETURN_IF_ERROR(compile_w4a4_product(problem.gate_up, largest));
+      NIBBLE_RETURN_IF_ERROR(compile_w4a4_product(problem.down, largest));
     }
     return {};
   }

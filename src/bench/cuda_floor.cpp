@@ -10,7 +10,17 @@ double matrix_bytes(Format format, std::int64_t rows, std::int64_t columns) {
   return storage_bytes(format, static_cast<double>(rows), static_cast<double>(columns)).total();
 }
 
+// A row of a product's input.
+double input_bytes(const BenchShape& shape, double columns) {
+  if (!is_four_bit(shape.activations)) return kValueBytes * columns;
+  return storage_bytes(shape.activations, 1, columns).total();
+}
+
 }  // namespace
+
+bool is_four_bit(Format format) {
+  return format == Format::kNvfp4 || format == Format::kMxfp4;
+}
 
 CudaWork part_work(const BenchShape& shape, ProductPart part, std::int64_t tokens,
                    const ExpertCounts& counts) {
@@ -22,8 +32,9 @@ CudaWork part_work(const BenchShape& shape, ProductPart part, std::int64_t token
   work.weight_bytes = work.distinct * (is_gate_up ? matrix_bytes(shape.format, 2 * shape.n, shape.k)
                                                   : matrix_bytes(shape.format, shape.k, shape.n));
   work.activation_bytes =
-      kValueBytes * (is_gate_up ? static_cast<double>(tokens) * hidden + work.slots * inner
-                                : work.slots * inner + work.slots * hidden);
+      is_gate_up ? static_cast<double>(tokens) * input_bytes(shape, hidden) +
+                       kValueBytes * work.slots * inner
+                 : work.slots * input_bytes(shape, inner) + kValueBytes * work.slots * hidden;
   work.flop = kFlopOfProduct * work.slots * hidden * inner * (is_gate_up ? 2 : 1);
   return work;
 }
@@ -34,9 +45,10 @@ CudaWork moe_work(const BenchShape& shape, std::int64_t tokens, const ExpertCoun
   const double hidden = static_cast<double>(shape.k);
   CudaWork work = gate_up;
   work.weight_bytes += down.weight_bytes;
-  work.activation_bytes += down.activation_bytes;
-  // The down product's rows are read again, and y is written.
-  work.activation_bytes += kValueBytes * hidden * (work.slots + static_cast<double>(tokens));
+  // x and y; what is between the products, and the down product's rows, each written and read.
+  work.activation_bytes = kValueBytes * 2 * static_cast<double>(tokens) * hidden +
+                          2 * work.slots * input_bytes(shape, static_cast<double>(shape.n)) +
+                          kValueBytes * 2 * work.slots * hidden;
   work.flop += down.flop;
   return work;
 }
@@ -46,7 +58,7 @@ CudaWork dense_work(const BenchShape& shape, std::int64_t tokens) {
   const double k = static_cast<double>(shape.k);
   const double m = static_cast<double>(tokens);
   return {.weight_bytes = matrix_bytes(shape.format, shape.n, shape.k),
-          .activation_bytes = kValueBytes * m * (n + k),
+          .activation_bytes = m * (input_bytes(shape, k) + kValueBytes * n),
           .flop = kFlopOfProduct * m * n * k,
           .distinct = 1,
           .slots = m};

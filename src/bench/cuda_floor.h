@@ -5,7 +5,8 @@
 //
 // Bytes of a layer: the weights of the experts that were met, as stored canonically; x once, the
 // intermediate and the down product's rows written and read, y once. FLOP: 2 for each weight and
-// slot.
+// slot. With 4-bit activations x still comes in 16 bits, and the intermediate is its codes and
+// scales; a product alone reads codes and writes 16 bits.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,8 @@
 #include "bench/route_draw.h"
 
 namespace nibble {
+
+bool is_four_bit(Format format);  // nvfp4 or mxfp4
 
 struct CudaWork {
   double weight_bytes = 0;

@@ -1,112 +1,27 @@
 // A mixture-of-experts layer as a rig: CudaMoeLayer with random weights.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <map>
 
 #include "base/stats.h"
 #include "base/units.h"
+#include "bench/cuda_layer_parts.h"
 #include "bench/cuda_tactics.h"
 #include "bench/cuda_w4a16_rig.h"
-#include "formats/codec.h"
+#include "bench/tune_shapes.h"
 #include "kernels/moe/device/moe_cuda.h"
 #include "kernels/moe/reference.h"
 
 namespace nibble {
-namespace {
 
-// The reference's own output is exact; what is left is one rounding to 16 bits, 2^-9 at most, and
-// sums of another order.
-constexpr double kErrorLimit = 4e-3;
-
-std::vector<float> wide(std::span<const std::uint16_t> values, Element element) {
-  std::vector<float> floats;
-  floats.reserve(values.size());
-  for (const std::uint16_t value : values) {
-    floats.push_back(element == Element::kBf16 ? bf16_to_float(value) : fp16_to_float(value));
-  }
-  return floats;
-}
-
-// Logits whose top-k are the wanted experts, with different weights.
-std::vector<float> logits_of(const std::vector<std::int32_t>& ids, const RouteRequest& request) {
-  constexpr float kOthers = -8;
-  constexpr float kStep = 0.125F;
-  std::vector<float> logits(static_cast<std::size_t>(request.tokens * request.experts), kOthers);
-  for (std::size_t at = 0; at < ids.size(); ++at) {
-    const std::size_t token = at / static_cast<std::size_t>(request.top_k);
-    const std::size_t choice = at % static_cast<std::size_t>(request.top_k);
-    logits[token * static_cast<std::size_t>(request.experts) + static_cast<std::size_t>(ids[at])] =
-        1 - kStep * static_cast<float>(choice);
-  }
-  return logits;
-}
-
-// An expert's matrix as it is stored canonically.
-struct ExpertMatrix {
-  TiledWeights::Canonical bytes;
-  QuantizedMatrix view;
-};
-
-Result<ExpertMatrix> expert_matrix(const cuda::Device& gpu, const TiledWeights& weights,
-                                   std::int64_t expert) {
-  NIBBLE_ASSIGN_OR_RETURN(TiledWeights::Canonical bytes, weights.unpack(gpu, expert));
-  ExpertMatrix matrix{.bytes = std::move(bytes)};
-  const TiledShape& shape = weights.shape();
-  const TiledFactors& factors = weights.factors();
-  const auto at = static_cast<std::size_t>(expert);
-  const float lift = shape.format == Format::kMxfp4 ? kMxfp4Lift : kNvfp4Lift;
-  const auto factor = [&](std::size_t half) {
-    return std::ldexp(factors.alpha[2 * at + half] / lift, factors.shifts[at]);
-  };
-  matrix.view = {.format = shape.format, .rows = shape.rows, .columns = shape.columns};
-  matrix.view.segments = {{.row_begin = 0, .factor = factor(0)}};
-  if (shape.order == RowOrder::kGateUp) {
-    matrix.view.segments.push_back({.row_begin = shape.rows / 2, .factor = factor(1)});
-  }
-  matrix.view.codes = matrix.bytes.codes;
-  matrix.view.scales = matrix.bytes.scales;
-  return matrix;
-}
-
-}  // namespace
-
-CudaMoeConfig layer_config(const BenchShape& shape) {
-  CudaMoeConfig config{.hidden = shape.k, .intermediate = shape.n};
-  config.router = {.experts = shape.experts, .top_k = shape.top_k, .renormalise = true};
-  const bool half = shape.activations == Format::kFp16;
-  config.activations = config.output = half ? Element::kFp16 : Element::kBf16;
-  return config;
-}
-
-BenchShape layer_of_product(const BenchShape& shape) {
-  const bool gate_up = shape.name == "moe.gate_up";
-  BenchShape layer = shape;
-  layer.op = BenchOp::kMoe;
-  layer.n = gate_up ? shape.n / 2 : shape.k;
-  layer.k = gate_up ? shape.k : shape.n;
-  return layer;
-}
-
-class CudaLayerRig {
+class CudaLayerRig : public LayerTrials {
  public:
   CudaLayerRig(const BenchShape& shape, const CudaSetup& setup)
       : shape_(shape), setup_(setup), random_(setup.seed) {}
 
   Result<> make() {
     config_ = layer_config(shape_);
-    const double bytes = layer_bytes();
-    NIBBLE_ASSIGN_OR_RETURN(const double free_bytes, setup_.gpu.free_memory_bytes());
-    if (bytes > 0.9 * free_bytes) {
-      return run_error("the weights take {}, and {} of memory are free", format_bytes(bytes),
-                       format_bytes(free_bytes));
-    }
-    // Of the fewest tokens: each run then meets the fewest weights.
-    const double fewest = static_cast<double>(
-        std::min(shape_.experts,
-                 shape_.top_k * *std::min_element(shape_.tokens.begin(), shape_.tokens.end())));
-    const double run_bytes = bytes * fewest / static_cast<double>(shape_.experts);
-    const int copies = copies_for(run_bytes, bytes, setup_.gpu.info().l2_bytes,
-                                  free_bytes - kReserveBytes, setup_.cold);
+    NIBBLE_ASSIGN_OR_RETURN(const int copies, layer_copies(shape_, setup_));
     for (int copy = 0; copy < copies; ++copy) {
       NIBBLE_ASSIGN_OR_RETURN(CudaMoeLayer layer,
                               CudaMoeLayer::random(setup_.gpu, config_, shape_.format,
@@ -120,6 +35,7 @@ class CudaLayerRig {
     if (tokens == tokens_) return {};
     tokens_ = 0;
     // What the last number of tokens needed goes first: there may not be room for both.
+    trials_.clear();
     workspace_.reset();
     routings_.clear();
     const auto values = static_cast<std::size_t>(tokens * shape_.k);
@@ -128,7 +44,7 @@ class CudaLayerRig {
     NIBBLE_ASSIGN_OR_RETURN(x_, cuda::DeviceBuffer::make(padded(values * 2)));
     NIBBLE_ASSIGN_OR_RETURN(y_, cuda::DeviceBuffer::make(padded(values * 2)));
     NIBBLE_ASSIGN_OR_RETURN(CudaMoeWorkspace workspace, CudaMoeWorkspace::make(*programs_, tokens));
-    workspace_.emplace(std::move(workspace));
+    workspace_ = std::make_shared<CudaMoeWorkspace>(std::move(workspace));
     NIBBLE_ASSIGN_OR_RETURN(
         logits_, cuda::DeviceBuffer::make(static_cast<std::size_t>(tokens * shape_.experts * 4)));
     NIBBLE_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::make());
@@ -142,7 +58,7 @@ class CudaLayerRig {
     return {};
   }
 
-  int copies() const { return static_cast<int>(layers_.size()); }
+  int copies() const override { return static_cast<int>(layers_.size()); }
   double ring_bytes() const {
     return static_cast<double>(layers_.front().gate_up().bytes() + layers_.front().down().bytes()) *
            static_cast<double>(layers_.size());
@@ -163,7 +79,7 @@ class CudaLayerRig {
     return part == LayerPart::kDown ? cuda_moe_gate_up(params, stream) : Result<>();
   }
 
-  Result<> enqueue(LayerPart part, int copy, cuda::Stream& stream) {
+  Result<> enqueue(LayerPart part, int copy, cuda::Stream& stream) override {
     const CudaMoeParams params = params_of(layers_[static_cast<std::size_t>(copy)]);
     if (part == LayerPart::kLayer) return cuda_moe(params, stream);
     if (part != LayerPart::kDown) NIBBLE_RETURN_IF_ERROR(cuda_moe_gate_up(params, stream));
@@ -205,37 +121,89 @@ class CudaLayerRig {
     return layer;
   }
 
+  // ---- LayerTrials ----
+
+  const CudaMoeProblem& problem() const override { return layers_.front().problem(); }
+  const CudaMoeTactics& tactics() const override { return tactics_; }
+
+  Result<> begin(std::int64_t tokens) override {
+    tokens_ = 0;
+    random_ = Random(setup_.seed + static_cast<std::uint64_t>(tokens));
+    return set_tokens(tokens);
+  }
+
+  Result<> use(const CudaMoeTactics& tactics) override {
+    const std::string text = tactics_text(tactics);
+    if (!trials_.contains(text)) {
+      NIBBLE_ASSIGN_OR_RETURN(
+          CudaMoePrograms programs,
+          CudaMoePrograms::make(setup_.gpu, layers_.front().problem(), tactics));
+      NIBBLE_ASSIGN_OR_RETURN(CudaMoeWorkspace workspace,
+                              CudaMoeWorkspace::make(programs, tokens_));
+      trials_[text] = {std::make_shared<CudaMoePrograms>(std::move(programs)),
+                       std::make_shared<CudaMoeWorkspace>(std::move(workspace))};
+    }
+    programs_ = trials_[text].programs;
+    workspace_ = trials_[text].workspace;
+    tactics_ = tactics;
+    tactics_text_ = text;
+    checked_tokens_ = -1;
+    return {};
+  }
+
+  Result<LayerError> measure_error(cuda::Stream& stream) override {
+    NIBBLE_RETURN_IF_ERROR(check_routing(stream));
+    LayerError largest;
+    for (const std::int64_t part : {0, 1, 2, 3}) {
+      const std::int64_t token = part * (tokens_ - 1) / 3;
+      const std::int64_t choice = part % shape_.top_k;
+      NIBBLE_ASSIGN_OR_RETURN(const LayerError error, token_error(token, choice, stream));
+      if (!(error.relative <= largest.relative)) largest = error;
+    }
+    return largest;
+  }
+
+  Result<> draw_turn(LayerPart part, std::size_t turn, cuda::Stream& stream) override {
+    current_ = (turn + routings_.size() - 1) % routings_.size();
+    return draw(part, stream);
+  }
+
+  Result<std::vector<std::uint16_t>> output() const override {
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(tokens_ * shape_.k));
+    NIBBLE_RETURN_IF_ERROR(y_.download(std::as_writable_bytes(std::span(values)), 0));
+    return values;
+  }
+
   std::string tactic(LayerPart part) const {
     if (part == LayerPart::kGateUp) return to_string(tactics_.gate_up);
     return part == LayerPart::kDown ? to_string(tactics_.down) : tactics_text_;
   }
 
  private:
-  static constexpr double kReserveBytes = 4e9;  // for activations, beside the copies of weights
+  struct Trial {
+    std::shared_ptr<CudaMoePrograms> programs;
+    std::shared_ptr<CudaMoeWorkspace> workspace;
+  };
 
   static std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-  double layer_bytes() const {
-    return static_cast<double>(shape_.experts) * storage_bytes(shape_.format,
-                                                               static_cast<double>(3 * shape_.n),
-                                                               static_cast<double>(shape_.k))
-                                                     .total();
-  }
 
   // Programs whose tactics are those of fewer tokens stay.
   Result<> choose_programs(std::int64_t tokens) {
     const CudaMoeProblem& problem = layers_.front().problem();
     const std::int64_t largest = usual_largest(routings_);
     const std::int64_t active = tokens * shape_.top_k;
-    const CudaMoeTactics tactics{
-        .gate_up = default_tactic(problem.gate_up, largest, setup_.gpu.info(), active),
-        .down = default_tactic(problem.down, largest, setup_.gpu.info(), active)};
-    const std::string text = to_string(tactics.gate_up) + ", " + to_string(tactics.down);
+    const auto choose = [&](const W4A16Problem& of, const tune::TuningShape& shape) {
+      return tuned_or_default(setup_.tuning, shape, tokens, of, setup_.gpu.info(),
+                              default_tactic(of, largest, setup_.gpu.info(), active));
+    };
+    const CudaMoeTactics tactics{.gate_up = choose(problem.gate_up, gate_up_of_layer(shape_)),
+                                 .down = choose(problem.down, down_of_layer(shape_))};
+    const std::string text = tactics_text(tactics);
     if (programs_ && text == tactics_text_) return {};
     programs_.reset();
     NIBBLE_ASSIGN_OR_RETURN(CudaMoePrograms programs,
                             CudaMoePrograms::make(setup_.gpu, problem, tactics));
-    programs_.emplace(std::move(programs));
+    programs_ = std::make_shared<CudaMoePrograms>(std::move(programs));
     tactics_ = tactics;
     tactics_text_ = text;
     return {};
@@ -244,12 +212,7 @@ class CudaLayerRig {
   Result<> draw_routings(std::int64_t tokens) {
     const RouteRequest request{.experts = shape_.experts, .top_k = shape_.top_k, .tokens = tokens};
     routings_ = draw_turns(request, setup_.routing, random_);
-    turn_logits_.clear();
-    for (const DrawnRouting& routing : routings_) {
-      NIBBLE_ASSIGN_OR_RETURN(cuda::DeviceBuffer logits,
-                              cuda::DeviceBuffer::of(logits_of(routing.ids, request)));
-      turn_logits_.push_back(std::move(logits));
-    }
+    NIBBLE_ASSIGN_OR_RETURN(turn_logits_, logits_of_turns(routings_, request));
     current_ = 0;
     return {};
   }
@@ -269,17 +232,19 @@ class CudaLayerRig {
     NIBBLE_RETURN_IF_ERROR(enqueue(LayerPart::kLayer, 0, stream));
     NIBBLE_RETURN_IF_ERROR(stream.synchronize());
     NIBBLE_ASSIGN_OR_RETURN(const std::vector<int> counted, workspace_->counts());
-    const std::vector<std::int64_t>& wanted = counts().tokens;
-    for (std::size_t expert = 0; expert < wanted.size(); ++expert) {
-      if (expert < counted.size() && counted[expert] == wanted[expert]) continue;
-      return run_error("routing is wrong: expert {} has {} tokens and should have {}", expert,
-                       expert < counted.size() ? counted[expert] : -1, wanted[expert]);
-    }
-    return {};
+    return check_counts(counted, counts().tokens);
+  }
+
+  Result<> check_token(std::int64_t token, std::int64_t choice, cuda::Stream& stream) {
+    NIBBLE_ASSIGN_OR_RETURN(const LayerError error, token_error(token, choice, stream));
+    if (error.relative <= kLayerErrorLimit) return {};
+    return run_error(
+        "the layer is wrong: {}: relative error {} against double precision, at most {} is right",
+        error.where, format_number(error.relative), format_number(kLayerErrorLimit));
   }
 
   // Every choice but one has the weight 0, so that the token's output is one expert's.
-  Result<> check_token(std::int64_t token, std::int64_t choice, cuda::Stream& stream) {
+  Result<LayerError> token_error(std::int64_t token, std::int64_t choice, cuda::Stream& stream) {
     const std::vector<std::int32_t>& ids = routings_[current_].ids;
     std::vector<float> weights(ids.size(), 0);
     const auto at = static_cast<std::size_t>(token * shape_.top_k + choice);
@@ -295,12 +260,7 @@ class CudaLayerRig {
     NIBBLE_RETURN_IF_ERROR(stream.synchronize());
     NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> y, row_of(y_, token));
     NIBBLE_ASSIGN_OR_RETURN(const std::vector<double> wanted, reference(token, ids[at]));
-    const double error = moe_error(y, wanted);
-    if (error <= kErrorLimit) return {};
-    return run_error(
-        "the layer is wrong: token {}, expert {}: relative error {} against double precision, at "
-        "most {} is right",
-        token, ids[at], format_number(error), format_number(kErrorLimit));
+    return LayerError{moe_error(y, wanted), fmt::format("token {}, expert {}", token, ids[at])};
   }
 
   Result<std::vector<float>> row_of(const cuda::DeviceBuffer& buffer, std::int64_t token) const {
@@ -335,10 +295,11 @@ class CudaLayerRig {
   Random random_;
   CudaMoeConfig config_;
   std::vector<CudaMoeLayer> layers_;
-  std::optional<CudaMoePrograms> programs_;
+  std::shared_ptr<CudaMoePrograms> programs_;
   CudaMoeTactics tactics_;
   std::string tactics_text_;
-  std::optional<CudaMoeWorkspace> workspace_;
+  std::shared_ptr<CudaMoeWorkspace> workspace_;
+  std::map<std::string, Trial> trials_;  // of these tokens, by tactics_text()
   std::vector<DrawnRouting> routings_;
   std::vector<cuda::DeviceBuffer> turn_logits_;  // float [tokens, experts]: top-k gives the ids
   cuda::DeviceBuffer x_, y_, logits_;
@@ -360,13 +321,7 @@ class CudaPartRig : public CudaRig {
 
   Result<CudaWork> draw(cuda::Stream& stream) override {
     NIBBLE_RETURN_IF_ERROR(layer_->draw(part_, stream));
-    const ExpertCounts& counts = layer_->counts();
-    if (part_ == LayerPart::kGateUp || part_ == LayerPart::kDown) {
-      const ProductPart part =
-          part_ == LayerPart::kGateUp ? ProductPart::kGateUp : ProductPart::kDown;
-      return part_work(layer_->shape(), part, layer_->tokens(), counts);
-    }
-    return moe_work(layer_->shape(), layer_->tokens(), counts);
+    return work_of_part(layer_->shape(), part_, layer_->tokens(), layer_->counts());
   }
 
   Result<> enqueue(int copy, cuda::Stream& stream) override {
@@ -389,25 +344,17 @@ class CudaPartRig : public CudaRig {
 
 }  // namespace
 
-std::string_view to_string(LayerPart part) {
-  switch (part) {
-    case LayerPart::kLayer:
-      return "layer";
-    case LayerPart::kProducts:
-      return "products";
-    case LayerPart::kGateUp:
-      return "gate_up";
-    case LayerPart::kDown:
-      break;
-  }
-  return "down";
-}
-
 Result<std::shared_ptr<CudaLayerRig>> make_layer_rig(const BenchShape& shape,
                                                      const CudaSetup& setup) {
   auto layer = std::make_shared<CudaLayerRig>(shape, setup);
   NIBBLE_RETURN_IF_ERROR(layer->make());
   return layer;
+}
+
+Result<std::shared_ptr<LayerTrials>> make_layer_trials(const BenchShape& shape,
+                                                       const CudaSetup& setup) {
+  NIBBLE_ASSIGN_OR_RETURN(std::shared_ptr<CudaLayerRig> layer, make_layer_rig(shape, setup));
+  return std::shared_ptr<LayerTrials>(std::move(layer));
 }
 
 std::unique_ptr<CudaRig> part_of(std::shared_ptr<CudaLayerRig> layer, LayerPart part) {

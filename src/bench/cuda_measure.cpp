@@ -106,13 +106,18 @@ void add_cuda_flags(CudaRow& row, const CudaRig& rig, const CudaContext& context
   }
 }
 
+Result<> check_into(CudaRow& row, CudaRig& rig, cuda::Stream& stream) {
+  NIBBLE_RETURN_IF_ERROR(rig.set_tokens(row.row.tokens));
+  row.row.kernel = rig.kernel();
+  row.row.ring_bytes = rig.ring_bytes();
+  row.tactic = rig.tactic();
+  return rig.check(stream);
+}
+
 Result<> measure_into(CudaRow& row, CudaRig& rig, Precision precision, const CudaContext& context) {
   BenchRow& bench = row.row;
-  NIBBLE_RETURN_IF_ERROR(rig.set_tokens(bench.tokens));
-  bench.kernel = rig.kernel();
-  bench.ring_bytes = rig.ring_bytes();
-  row.tactic = rig.tactic();
-  NIBBLE_RETURN_IF_ERROR(rig.check(context.timer.stream()));
+  NIBBLE_RETURN_IF_ERROR(check_into(row, rig, context.timer.stream()));
+  if (const std::string why = rig.why_not_timed(); !why.empty()) return run_error("{}", why);
   const CudaRoofsNow roofs = roofs_for(context.roofs, precision);
   CudaRowMeter meter(rig, context, roofs, bench.cold);
   NIBBLE_RETURN_IF_ERROR(meter.capture());
@@ -130,6 +135,11 @@ Result<> measure_into(CudaRow& row, CudaRig& rig, Precision precision, const Cud
   }
   set_runs(row, meter.runs(), times, roofs);
   add_cuda_flags(row, rig, context);
+  if (!(roofs.matrix_tflops > 0)) {
+    bench.flags.push_back(
+        fmt::format("no {} matrix rate of this GPU was measured: the floor is that of memory alone",
+                    to_string(precision)));
+  }
   const std::string wrong = accounting_error(bench.share);
   if (!wrong.empty() && bench.cold) bench.error = wrong;
   return {};
@@ -144,7 +154,16 @@ CudaRoofsNow roofs_for(const GpuRoofs& roofs, Precision precision) {
   if (precision == Precision::kFp8) {
     now.matrix_tflops = roofs.value("fp8_tflops").value_or(now.matrix_tflops);
   }
+  // A bf16 rate is no bound of FP4 products, which may be eight times as fast.
+  if (precision == Precision::kFp4) now.matrix_tflops = roofs.value("fp4_tflops").value_or(0);
   return now;
+}
+
+CudaRow check_cuda_row(CudaRig& rig, CudaRow row, std::int64_t tokens, cuda::Stream& stream) {
+  row.row.tokens = tokens;
+  const Result<> checked = check_into(row, rig, stream);
+  if (!checked.ok()) row.row.error = checked.error().message;
+  return row;
 }
 
 CudaRow measure_cuda_row(CudaRig& rig, CudaRow row, std::int64_t tokens, Precision precision,

@@ -23,6 +23,9 @@ struct CudaContext {
 // The rates that a row of these formats is held against, from the roofs.
 CudaRoofsNow roofs_for(const GpuRoofs& roofs, Precision precision);
 
+// Fills names and tactic, and what is wrong; nothing is timed.
+CudaRow check_cuda_row(CudaRig& rig, CudaRow row, std::int64_t tokens, cuda::Stream& stream);
+
 // Fills times, floor and prediction into `row`, whose shape and names are given. Never fails: a row
 // that could not be measured says why.
 CudaRow measure_cuda_row(CudaRig& rig, CudaRow row, std::int64_t tokens, Precision precision,

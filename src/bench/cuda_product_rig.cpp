@@ -8,6 +8,7 @@
 #include "bench/cuda_tactics.h"
 #include "bench/cuda_w4a16_rig.h"
 #include "bench/gemm_check.h"
+#include "bench/tune_shapes.h"
 #include "formats/codec.h"
 #include "kernels/gemm/device/prepack.h"
 
@@ -49,7 +50,9 @@ class DenseRig : public CudaRig {
   Result<> set_tokens(std::int64_t tokens) override {
     tokens_ = tokens;
     const W4A16Problem problem = dense_problem(shape_);
-    tactic_ = default_tactic(problem, tokens, setup_.gpu.info());
+    tactic_ =
+        tuned_or_default(setup_.tuning, tuning_shape(shape_), tokens, problem, setup_.gpu.info(),
+                         default_tactic(problem, tokens, setup_.gpu.info()));
     kernel_.reset();
     NIBBLE_RETURN_IF_ERROR(check_choices(problem, tactic_, tokens));
     NIBBLE_ASSIGN_OR_RETURN(W4A16Kernel kernel, W4A16Kernel::make(setup_.gpu, problem, tactic_));

@@ -22,6 +22,9 @@
 #include "cuda/stream.h"
 
 namespace nibble {
+namespace tune {
+class TuningTable;
+}
 
 struct CudaSetup {
   const cuda::Device& gpu;
@@ -29,6 +32,7 @@ struct CudaSetup {
   bool cold = true;
   RouteDraw routing;
   std::uint64_t seed = 1;
+  tune::TuningTable* tuning = nullptr;  // asked first; null: defaults
 };
 
 class CudaRig {
@@ -46,6 +50,8 @@ class CudaRig {
   virtual double ring_bytes() const = 0;  // of all copies
   virtual std::string kernel() const = 0;
   virtual std::string tactic() const { return {}; }
+  // Why its times would say nothing: it is checked then, and not timed. Empty: they count.
+  virtual std::string why_not_timed() const { return {}; }
   // Of the run that was drawn last; nullopt: nothing is predicted.
   virtual std::optional<double> predict_us(const CudaRates&) const { return std::nullopt; }
 };

@@ -67,6 +67,9 @@ Json to_json(const CudaRow& row) {
     json.set("reached_gb_s", timed && row.bytes ? Json(*row.bytes / us * 1e-3) : Json());
     json.set("reached_tops", timed && row.flop ? Json(*row.flop / us * 1e-6) : Json());
   }
+  if (timed && !(row.row.roof_tops > 0)) {  // no matrix rate is known
+    json.set("compute_us", Json()).set("roof_tops", Json()).set("bound_by", Json());
+  }
   if (row.row.predicted.values.empty()) {
     json.set("predicted_us", Json()).set("predicted_ratio", Json());
   }

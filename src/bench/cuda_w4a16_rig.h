@@ -6,8 +6,11 @@
 //   const std::unique_ptr<CudaRig> rig = part_of(layer, LayerPart::kProducts);
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/cuda_rig.h"
 #include "kernels/gemm/device/w4a16.h"
@@ -24,6 +27,39 @@ enum class LayerPart {
 std::string_view to_string(LayerPart part);  // "layer", "products", "gate_up", "down"
 
 class CudaLayerRig;
+
+// A layer's output against double precision is off by one rounding to 16 bits, 2^-9 at most, and by
+// sums of another order; the reference's own output is exact.
+inline constexpr double kLayerErrorLimit = 4e-3;
+
+struct LayerError {
+  double relative = 0;  // |y - reference| / |reference| of the sample that is furthest off
+  std::string where;    // "token 3, expert 17"
+};
+
+// A layer whose products run with one tactic after another, on the same weights and routings: what
+// a tuner needs of it.
+class LayerTrials {
+ public:
+  virtual ~LayerTrials() = default;
+  virtual const CudaMoeProblem& problem() const = 0;
+  // Draws the routings of so many tokens, the same ones every time; default tactics from here on.
+  virtual Result<> begin(std::int64_t tokens) = 0;
+  virtual const CudaMoeTactics& tactics() const = 0;  // in use
+  // Compiles and loads them, unless they were in use since begin().
+  virtual Result<> use(const CudaMoeTactics& tactics) = 0;
+  // The routing's tables, and four tokens of the whole layer.
+  virtual Result<LayerError> measure_error(cuda::Stream& stream) = 0;
+  virtual int copies() const = 0;
+  // One routing of kTurns, and what comes before a part of the layer.
+  virtual Result<> draw_turn(LayerPart part, std::size_t turn, cuda::Stream& stream) = 0;
+  virtual Result<> enqueue(LayerPart part, int copy, cuda::Stream& stream) = 0;
+  // y [tokens, hidden] of the last run of the whole layer, as bits.
+  virtual Result<std::vector<std::uint16_t>> output() const = 0;
+};
+Result<std::shared_ptr<LayerTrials>> make_layer_trials(const BenchShape& shape,
+                                                       const CudaSetup& setup);
+std::string tactics_text(const CudaMoeTactics& tactics);  // "wgmma ..., mma ..."
 
 // As both the rigs and whoever compiles for them beforehand have it.
 CudaMoeConfig layer_config(const BenchShape& shape);

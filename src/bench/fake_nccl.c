@@ -12,7 +12,9 @@
 enum { SUCCESS = 0, INTERNAL_ERROR = 3, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
 enum { BFLOAT16 = 9, SUM = 0, MOST_RANKS = 16, MOST_WORK = 1024 };
 
-typedef struct { int rank, ranks, device; } Comm;
+typedef struct {
+  int rank, ranks, device;
+} Comm;
 typedef enum { ALL_REDUCE, ALL_GATHER, SEND, RECV } Kind;
 typedef struct {
   Kind kind;
@@ -28,8 +30,13 @@ static Work queue[MOST_WORK];
 static int queued, depth;
 int fake_nccl_comms; /* that exist */
 
-int ncclGetVersion(int* version) { *version = 22809; return SUCCESS; }
-const char* ncclGetErrorString(int status) { return status == INVALID_USAGE ? "invalid usage" : "an error"; }
+int ncclGetVersion(int* version) {
+  *version = 22809;
+  return SUCCESS;
+}
+const char* ncclGetErrorString(int status) {
+  return status == INVALID_USAGE ? "invalid usage" : "an error";
+}
 
 int ncclCommInitAll(void** comms, int count, const int* devices) {
   if (count < 1 || count > MOST_RANKS || devices[0] == 99) return INVALID_ARGUMENT;
@@ -41,16 +48,26 @@ int ncclCommInitAll(void** comms, int count, const int* devices) {
   }
   return SUCCESS;
 }
-int ncclCommDestroy(void* comm) { free(comm); --fake_nccl_comms; return SUCCESS; }
-int ncclCommAbort(void* comm) { return ncclCommDestroy(comm); }
-int ncclCommGetAsyncError(void* comm, int* status) { *status = comm ? SUCCESS : INTERNAL_ERROR; return SUCCESS; }
+int ncclCommDestroy(void* comm) {
+  free(comm);
+  --fake_nccl_comms;
+  return SUCCESS;
+}
+int ncclCommAbort(void* comm) {
+  return ncclCommDestroy(comm);
+}
+int ncclCommGetAsyncError(void* comm, int* status) {
+  *status = comm ? SUCCESS : INTERNAL_ERROR;
+  return SUCCESS;
+}
 
 static int add(Work work) {
   if (depth == 0 || queued == MOST_WORK) return INVALID_USAGE;
   queue[queued++] = work;
   return SUCCESS;
 }
-int ncclAllReduce(const void* from, void* to, size_t count, int type, int op, void* comm, void* stream) {
+int ncclAllReduce(const void* from, void* to, size_t count, int type, int op, void* comm,
+                  void* stream) {
   if (type != BFLOAT16 || op != SUM) return INVALID_ARGUMENT;
   return add((Work){ALL_REDUCE, comm, from, to, count, 0, 0, stream});
 }
@@ -66,7 +83,10 @@ int ncclRecv(void* to, size_t count, int type, int peer, void* comm, void* strea
   if (type != BFLOAT16) return INVALID_ARGUMENT;
   return add((Work){RECV, comm, 0, to, count, peer, 0, stream});
 }
-int ncclGroupStart(void) { ++depth; return SUCCESS; }
+int ncclGroupStart(void) {
+  ++depth;
+  return SUCCESS;
+}
 
 static float widened(uint16_t value) {
   uint32_t bits = (uint32_t)value << 16;
@@ -85,7 +105,8 @@ static Work* find(Kind kind, int rank, size_t count, int peer) {
   for (int at = 0; at < queued; ++at) {
     Work* work = &queue[at];
     const int meant = kind == SEND ? work->peer == peer && !work->done : 1;
-    if (work->kind == kind && work->comm->rank == rank && work->count == count && meant) return work;
+    if (work->kind == kind && work->comm->rank == rank && work->count == count && meant)
+      return work;
   }
   return 0;
 }

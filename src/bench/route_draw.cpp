@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 #include <functional>
 #include <numeric>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "ledger/routing.h"
 
 namespace nibble {
 namespace {
@@ -51,18 +54,14 @@ std::vector<std::int32_t> random_ids(const RouteRequest& request, Random& random
 
 // Weighted sampling without replacement: the top_k largest of log(weight) plus Gumbel noise
 // (Efraimidis and Spirakis 2006).
-std::vector<std::int32_t> zipf_ids(const RouteRequest& request, double exponent, Random& random) {
-  const std::vector<std::int32_t> by_rank = shuffled_experts(request.experts, random);
-  const std::size_t experts = by_rank.size();
-  std::vector<double> log_weight(experts);
-  for (std::size_t rank = 0; rank < experts; ++rank) {
-    log_weight[rank] = -exponent * std::log(static_cast<double>(rank + 1));
-  }
-  std::vector<std::pair<double, std::int32_t>> keys(experts);
+std::vector<std::int32_t> weighted_ids(const RouteRequest& request,
+                                       const std::vector<double>& log_weight,
+                                       const std::vector<std::int32_t>& by_rank, Random& random) {
+  std::vector<std::pair<double, std::int32_t>> keys(by_rank.size());
   std::vector<std::int32_t> ids;
   ids.reserve(static_cast<std::size_t>(request.tokens * request.top_k));
   for (std::int64_t token = 0; token < request.tokens; ++token) {
-    for (std::size_t rank = 0; rank < experts; ++rank) {
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
       const double uniform = std::max(random.uniform(), 0x1p-60);  // its logarithm is finite
       const double noise = -std::log(-std::log(uniform));
       keys[rank] = {log_weight[rank] + noise, by_rank[rank]};
@@ -75,11 +74,32 @@ std::vector<std::int32_t> zipf_ids(const RouteRequest& request, double exponent,
   return ids;
 }
 
+std::vector<std::int32_t> zipf_ids(const RouteRequest& request, double exponent, Random& random) {
+  const std::vector<std::int32_t> by_rank = shuffled_experts(request.experts, random);
+  std::vector<double> log_weight(by_rank.size());
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    log_weight[rank] = -exponent * std::log(static_cast<double>(rank + 1));
+  }
+  return weighted_ids(request, log_weight, by_rank, random);
+}
+
+// A layer of the recording that is drawn anew. An expert that nobody chose there comes last.
+std::vector<std::int32_t> recorded_ids(const RouteRequest& request, const RouteDraw& routing,
+                                       Random& random) {
+  const std::vector<double>& counts = routing.counts[random.below(routing.counts.size())];
+  NIBBLE_CHECK(static_cast<std::int64_t>(counts.size()) == request.experts);
+  std::vector<std::int32_t> by_id(counts.size());
+  std::iota(by_id.begin(), by_id.end(), 0);
+  std::vector<double> log_weight;
+  for (const double count : counts) log_weight.push_back(std::log(count));
+  return weighted_ids(request, log_weight, by_id, random);
+}
+
 }  // namespace
 
 Result<RouteDraw> parse_route_draw(std::string_view word) {
-  if (word == "balanced") return RouteDraw{RouteKind::kBalanced};
-  if (word == "random") return RouteDraw{RouteKind::kRandom};
+  if (word == "balanced") return RouteDraw{.kind = RouteKind::kBalanced};
+  if (word == "random") return RouteDraw{.kind = RouteKind::kRandom};
   constexpr std::string_view kZipfWord = "zipf:";
   if (word.starts_with(kZipfWord)) {
     const std::string_view number = word.substr(kZipfWord.size());
@@ -88,7 +108,7 @@ Result<RouteDraw> parse_route_draw(std::string_view word) {
         std::from_chars(number.data(), number.data() + number.size(), exponent);
     const bool whole = error == std::errc() && end == number.data() + number.size();
     if (whole && exponent >= 0 && exponent <= kMostExponent) {
-      return RouteDraw{RouteKind::kZipf, exponent};
+      return RouteDraw{.kind = RouteKind::kZipf, .exponent = exponent};
     }
   }
   return usage_error(
@@ -96,7 +116,21 @@ Result<RouteDraw> parse_route_draw(std::string_view word) {
       printable(word), kMostExponent);
 }
 
+Result<RouteDraw> parse_routing_or_file(const std::string& word, std::int64_t experts) {
+  std::error_code error;
+  if (!std::filesystem::exists(word, error)) return parse_route_draw(word);
+  NIBBLE_ASSIGN_OR_RETURN(const Routing recorded, Routing::parse(word));
+  RouteDraw routing{.kind = RouteKind::kRecorded, .counts = recorded.counts, .source = word};
+  for (const std::vector<double>& layer : routing.counts) {
+    if (static_cast<std::int64_t>(layer.size()) == experts) continue;
+    return input_error("{} has counts of {} experts, and the layer has {}", word, layer.size(),
+                       experts);
+  }
+  return routing;
+}
+
 std::string to_string(const RouteDraw& routing) {
+  if (routing.kind == RouteKind::kRecorded) return "recorded:" + routing.source;
   if (routing.kind == RouteKind::kBalanced) return "balanced";
   if (routing.kind == RouteKind::kRandom) return "random";
   return "zipf:" + format_compact(routing.exponent);
@@ -107,6 +141,7 @@ std::vector<std::int32_t> draw_ids(const RouteRequest& request, const RouteDraw&
   NIBBLE_CHECK(request.top_k >= 1 && request.top_k <= request.experts);
   if (routing.kind == RouteKind::kBalanced) return balanced_ids(request, random);
   if (routing.kind == RouteKind::kRandom) return random_ids(request, random);
+  if (routing.kind == RouteKind::kRecorded) return recorded_ids(request, routing, random);
   return zipf_ids(request, routing.exponent, random);
 }
 

@@ -20,15 +20,20 @@ enum class RouteKind {
   kBalanced,  // every expert as often as any other, to one token
   kRandom,    // all sets of top_k experts alike likely
   kZipf,      // expert of rank r with weight 1 / r^exponent, without replacement
+  kRecorded,  // each expert as often as it was in a recording, without replacement
 };
 
 struct RouteDraw {
   RouteKind kind = RouteKind::kRandom;
-  double exponent = 1;  // kZipf
+  double exponent = 1;                      // kZipf
+  std::vector<std::vector<double>> counts;  // kRecorded: tokens per expert, of one layer or each
+  std::string source;                       // kRecorded: the file
 };
 
 // "balanced", "random", "zipf:1", "zipf:0.5"; a usage error names the word.
 Result<RouteDraw> parse_route_draw(std::string_view word);
+// The same, or a file of recorded choices (nibble.routing/1), which must be of so many experts.
+Result<RouteDraw> parse_routing_or_file(const std::string& word, std::int64_t experts);
 std::string to_string(const RouteDraw& routing);
 
 // [tokens, top_k]: `top_k` different experts for each token. Which experts are the popular ones, or

@@ -53,8 +53,8 @@ TEST(RouteDraws, BalancedOfFewTokensAndOddNumbers) {
 TEST(RouteDraws, EveryDrawDiffers) {
   Random random(3);
   const RouteRequest request{.experts = 64, .top_k = 4, .tokens = 8};
-  for (const RouteDraw routing : {RouteDraw{RouteKind::kBalanced}, RouteDraw{RouteKind::kRandom},
-                                  RouteDraw{RouteKind::kZipf}}) {
+  for (const RouteDraw& routing : {RouteDraw{RouteKind::kBalanced}, RouteDraw{RouteKind::kRandom},
+                                   RouteDraw{RouteKind::kZipf}}) {
     EXPECT_NE(draw_ids(request, routing, random), draw_ids(request, routing, random));
   }
 }

@@ -29,11 +29,18 @@ std::int64_t Routes::slots() const {
 
 Routes draw_routes(const RouteRequest& request, Random& random) {
   NIBBLE_CHECK(request.top_k >= 1 && request.top_k <= request.experts);
-  std::map<std::int32_t, std::vector<std::int32_t>> tokens_of;
+  std::vector<std::int32_t> ids;
   for (std::int64_t token = 0; token < request.tokens; ++token) {
-    for (const std::int32_t expert : draw_set(request.top_k, request.experts, random)) {
-      tokens_of[expert].push_back(static_cast<std::int32_t>(token));
-    }
+    const std::vector<std::int32_t> chosen = draw_set(request.top_k, request.experts, random);
+    ids.insert(ids.end(), chosen.begin(), chosen.end());
+  }
+  return routes_of_ids(ids, request.top_k);
+}
+
+Routes routes_of_ids(const std::vector<std::int32_t>& ids, std::int64_t top_k) {
+  std::map<std::int32_t, std::vector<std::int32_t>> tokens_of;
+  for (std::size_t at = 0; at < ids.size(); ++at) {
+    tokens_of[ids[at]].push_back(static_cast<std::int32_t>(at / static_cast<std::size_t>(top_k)));
   }
   Routes routes;
   for (auto& [expert, tokens] : tokens_of) {

@@ -28,6 +28,9 @@ struct Routes {
 // Every token meets `top_k` different experts, all sets alike likely.
 Routes draw_routes(const RouteRequest& request, Random& random);
 
+// The same of choices that were drawn otherwise: [tokens, top_k] experts (draw_ids()).
+Routes routes_of_ids(const std::vector<std::int32_t>& ids, std::int64_t top_k);
+
 // As gemm() takes them.
 struct PlacedRoutes {
   std::vector<std::int32_t> offsets;  // [units + 1]

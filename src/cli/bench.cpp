@@ -126,6 +126,9 @@ Result<> check_applicable(const Arguments& arguments, const std::string& what, b
                        what.empty() ? "" : " ", what, on_cuda ? " on a GPU" : "");
   }
   if (on_cuda) return {};
+  if (arguments.text("--activations").value_or("") == "mxfp4") {
+    return usage_error("--activations mxfp4 is of --on cuda:N: no CPU kernel takes it");
+  }
   if (what.empty() || what == "gemm" || what == "moe") {
     if (arguments.text("--activations").value_or("") == "fp32") {
       return usage_error("--activations fp32 is of \"bench step\" and \"bench perplexity\"");
@@ -266,7 +269,7 @@ std::vector<OptionDef> shape_options() {
        .kind = ValueKind::kChoice,
        .help = "number format of the activations",
        .default_text = "bf16 and int8; with --model the checkpoint's; of step and perplexity fp32",
-       .choices = {"bf16", "int8", "nvfp4", "fp32", "fp16"}},
+       .choices = {"bf16", "int8", "nvfp4", "mxfp4", "fp32", "fp16"}},
       number("--n", "output features of a matrix; of a layer, the intermediate size", kN),
       number("--k", "input features of a matrix; of a layer, the hidden size", kK),
       number("--experts", "matrices; 1 is an ordinary product", kExperts),

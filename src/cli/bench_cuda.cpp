@@ -52,8 +52,10 @@ Result<> set_tokens(const Arguments& arguments, std::vector<BenchShape>& shapes)
 Result<Format> cuda_activations(const Arguments& arguments) {
   const std::string name = arguments.text("--activations").value_or("bf16");
   const Format format = format_from_string(name).value();
-  if (format == Format::kBf16 || format == Format::kFp16) return format;
-  return usage_error("--activations is \"{}\"; kernels on a GPU take bf16 or fp16", name);
+  const std::vector<Format> taken = {Format::kBf16, Format::kFp16, Format::kNvfp4, Format::kMxfp4};
+  if (std::find(taken.begin(), taken.end(), format) != taken.end()) return format;
+  return usage_error("--activations is \"{}\"; kernels on a GPU take bf16 or fp16, nvfp4 or mxfp4",
+                     name);
 }
 
 Result<std::vector<BenchShape>> cuda_given(const Arguments& arguments, BenchOp op) {
@@ -102,7 +104,10 @@ Result<std::vector<BenchShape>> cuda_of_model(const Arguments& arguments, BenchO
   NIBBLE_ASSIGN_OR_RETURN(ModelShapes found, model_shapes(deployment, tokens, kAnyMemory));
   const Format activations = *deployment.activations;
   for (BenchShape& shape : found.shapes) {
-    if (shape.format != Format::kBf16) shape.activations = activations;
+    if (shape.format == Format::kBf16) continue;
+    const bool narrow = activations == Format::kNvfp4 || activations == Format::kMxfp4;
+    const bool narrow_weights = shape.format == Format::kNvfp4 || shape.format == Format::kMxfp4;
+    shape.activations = narrow && !narrow_weights ? Format::kBf16 : activations;
   }
   if (op == BenchOp::kGemm) {
     notes = found.notes;
@@ -147,6 +152,14 @@ Result<CudaBenchRequest> cuda_request(const Arguments& arguments, const std::str
   }
   request.cold = !arguments.has("--hot");
   request.baselines = !arguments.has("--no-baselines");
+  request.check_only = arguments.has("--check-only");
+  if (const auto file = arguments.text("--tuning")) {
+    if (!std::filesystem::exists(*file)) {
+      return input_error("{}: there is no such tuning file; nibble tune writes one", *file);
+    }
+    if (what != "moe") return usage_error("--tuning is of layers: nibble bench moe");
+    request.tuning_file = *file;
+  }
   NIBBLE_ASSIGN_OR_RETURN(request.routing,
                           parse_route_draw(arguments.text("--routing").value_or("random")));
   NIBBLE_ASSIGN_OR_RETURN(const auto seconds, arguments.number("--seconds", 0.01, 3600));
@@ -205,7 +218,13 @@ std::vector<OptionDef> bench_cuda_options() {
            .value = "ARCH",
            .kind = ValueKind::kText,
            .help = "compile what a GPU will need, as sm_90a, into the cache, and measure nothing"},
+          {.name = "--tuning",
+           .value = "FILE",
+           .kind = ValueKind::kFile,
+           .help = "on a GPU: take the choices that nibble tune wrote there"},
           {.name = "--no-baselines", .help = "on a GPU: without cuBLASLt's products"},
+          {.name = "--check-only",
+           .help = "on a GPU: hold the kernels against double precision, and time nothing"},
           {.name = "--import",
            .value = "FILE",
            .kind = ValueKind::kFile,
@@ -233,6 +252,8 @@ std::vector<std::string> bench_cuda_takes(const std::string& what) {
                                     "--routing",
                                     "--tokens-per-expert",
                                     "--no-baselines",
+                                    "--tuning",
+                                    "--check-only",
                                     "--compile-for"};
   if (what == "moe") takes.emplace_back("--set");
   return takes;
@@ -269,7 +290,9 @@ Result<int> run_bench_cuda(const Arguments& arguments, const std::string& what) 
   if (arguments.has("--json")) {
     print_document(to_json(report), arguments);
   } else {
-    fmt::print("{}", cuda_text(report, Style::for_stdout()));
+    const Style style = Style::for_stdout();
+    fmt::print("{}",
+               request.check_only ? cuda_check_text(report, style) : cuda_text(report, style));
   }
   return report.failed() ? 1 : 0;
 }

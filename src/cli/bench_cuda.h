@@ -27,6 +27,7 @@ Result<int> run_bench_import(const Arguments& arguments);
 
 // What they print for people.
 std::string cuda_text(const CudaBenchReport& report, const Style& style);
+std::string cuda_check_text(const CudaBenchReport& report, const Style& style);  // --check-only
 std::string imported_text(const Imported& imported, const Style& style);
 
 // "20 of 24 predictions within 15 % of the time; the worst is off by +22 %": empty without any.

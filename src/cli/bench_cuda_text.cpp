@@ -198,6 +198,33 @@ std::string cuda_text(const CudaBenchReport& report, const Style& style) {
   return text + notes_text(lines, style);
 }
 
+std::string cuda_check_text(const CudaBenchReport& report, const Style& style) {
+  Table table({{"op"},
+               {"shape"},
+               {"tokens", Align::kRight},
+               {"routing", Align::kLeft, 2},
+               {"check"},
+               {"kernel"},
+               {"tactic", Align::kLeft, 1}});
+  for (const CudaRow& row : report.rows) {
+    const bool right = row.row.error.empty();
+    table.row({row.row.shape.name, cuda_shape_text(row.row.shape),
+               fmt::format("{}", row.row.tokens), row.routing.empty() ? "-" : row.routing,
+               Cell(right ? "right" : "failed", right ? Emphasis::kGood : Emphasis::kBad),
+               row.row.kernel.empty() ? "-" : row.row.kernel,
+               row.tactic.empty() ? "-" : row.tactic});
+  }
+  std::string text =
+      style.wrap(fmt::format("Kernels on {} (cuda:{}, {}), held against double precision.",
+                             report.roofs.title, report.ordinal, report.roofs.arch),
+                 0);
+  text += "\n\n" + table.render(style);
+  std::vector<std::string> lines;
+  add_row_notes(report.rows, lines);
+  lines.insert(lines.end(), report.notes.begin(), report.notes.end());
+  return text + notes_text(lines, style);
+}
+
 std::string imported_text(const Imported& imported, const Style& style) {
   std::string text =
       style.wrap(fmt::format("{} row{} of {}", imported.rows.size(),

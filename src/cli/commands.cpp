@@ -9,6 +9,8 @@
 #include "cli/load.h"
 #include "cli/mock.h"
 #include "cli/serve.h"
+#include "cli/tactics.h"
+#include "cli/tune.h"
 #include "cli/watch.h"
 #include "explain/case.h"
 #include "machine/spec.h"
@@ -19,8 +21,9 @@ namespace {
 
 std::vector<CommandDef> make_commands() {
   std::vector<CommandDef> list = {diagnose_command(), analyze_command(), bench_command(),
-                                  inspect_command(),  serve_command(),   load_command(),
-                                  mock_command(),     watch_command(),   doctor_command()};
+                                  tactics_command(),  tune_command(),    inspect_command(),
+                                  serve_command(),    load_command(),    mock_command(),
+                                  watch_command(),    doctor_command()};
   for (CommandDef& command : documentation_commands(list)) list.push_back(std::move(command));
   return list;
 }

@@ -59,6 +59,8 @@ class Owned {
   }
 
   Handle get() const { return handle_; }
+  // Gives the handle up: it is not destroyed here.
+  Handle release() { return std::exchange(handle_, Handle{}); }
   const Driver& driver() const { return *driver_; }  // of one that is not empty
   abi::Context context() const { return context_; }
 

@@ -73,10 +73,27 @@ class Stream {
   LaunchTrail& trail() { return trail_; }
 
  private:
+  friend class BorrowedStream;
   Stream() = default;
 
   Owned<abi::Stream, &abi::Functions::StreamDestroy> stream_;
   LaunchTrail trail_;
+};
+
+// Somebody else's stream: used like one of ours, never destroyed. Null: the context's default one.
+class BorrowedStream {
+ public:
+  BorrowedStream(const Driver& driver, abi::Context context, abi::Stream handle) {
+    stream_.stream_ = {driver, context, handle};
+  }
+  ~BorrowedStream() { stream_.stream_.release(); }
+  BorrowedStream(const BorrowedStream&) = delete;
+  BorrowedStream& operator=(const BorrowedStream&) = delete;
+
+  Stream& stream() { return stream_; }
+
+ private:
+  Stream stream_;
 };
 
 }  // namespace nibble::cuda

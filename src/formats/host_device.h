@@ -1,5 +1,5 @@
-// What lets one header serve host C++, nvcc and NVRTC: the function qualifiers, and fixed-width
-// integers without a standard header (NVRTC has none).
+// What lets one header serve host C++, nvcc and NVRTC: the function qualifiers, fixed-width
+// integers without a standard header (NVRTC has none), and the division that both sides need most.
 //
 //   NIBBLE_HOST_DEVICE constexpr uint32_t twice(uint32_t x) { return 2 * x; }
 #pragma once
@@ -30,3 +30,11 @@ using std::uint64_t;
 using std::uint8_t;
 }  // namespace nibble
 #endif
+
+namespace nibble {
+
+NIBBLE_HOST_DEVICE constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace nibble

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "formats/host_device.h"
 
 namespace nibble {
 
@@ -25,9 +26,6 @@ struct TileShape {
 Result<TileShape> parse_tile(std::string_view text);  // "128x256x128"; K may be left out (128)
 std::string to_string(const TileShape& tile);
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) {
   return ceil_div(a, b) * b;
 }

@@ -1,7 +1,7 @@
 /* A stand-in for libnvidia-ml.so.1 in tests: two GPUs, of which the first can do all that a Hopper
    can and the second lacks instant power and GPM. Its types are written down from NVIDIA's Python
-   bindings (nvidia-ml-py), not taken from nvml_abi.h, so that the two can disagree. A test opens it a
-   second time and sets fake_nvml_state to say what the next readings are. */
+   bindings (nvidia-ml-py), not taken from nvml_abi.h, so that the two can disagree. A test opens it
+   a second time and sets fake_nvml_state to say what the next readings are. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,10 +39,13 @@ typedef struct {
 enum { NOT_SUPPORTED = 3, INVALID_ARGUMENT = 2, GPU_IS_LOST = 15 };
 static int gpus[2]; /* their addresses are the handles */
 static struct {
-  double power_mw, power_type, energy_mj, gpm, hang_ms, fail, numbering, tensor, open_samples, devices;
+  double power_mw, power_type, energy_mj, gpm, hang_ms, fail, numbering, tensor, open_samples,
+      devices;
 } state;
 
-static int is_second(void* device) { return device == &gpus[1]; }
+static int is_second(void* device) {
+  return device == &gpus[1];
+}
 static int begin(void) {
   if (state.hang_ms > 0) usleep((unsigned)(state.hang_ms * 1000));
   return (int)state.fail;
@@ -75,7 +78,9 @@ int nvmlInit_v2(void) {
   if (state.power_mw == 0) fake_nvml_reset();
   return 0;
 }
-int nvmlShutdown(void) { return 0; }
+int nvmlShutdown(void) {
+  return 0;
+}
 const char* nvmlErrorString(int code) {
   return code == NOT_SUPPORTED ? "Not Supported" : code == GPU_IS_LOST ? "GPU is lost" : "Error";
 }

@@ -61,7 +61,7 @@ def test_without_a_gpu_one_sentence(bench, nibble, words):
     (("moe", "--on", "cuda:0", "--set", "other"), ("--set", "predicted")),
     (("moe", "--on", "cuda:0", "--tokens", "1", "--tokens-per-expert", "1"), ("--tokens-per-expert",)),
     (("moe", "--on", "cuda:0", "--tokens-per-expert", "1", "--experts", "7", "--top-k", "2"), ("7 experts",)),
-    (("moe", "--on", "cuda:0", "--activations", "int8"), ("int8", "bf16 or fp16")),
+    (("moe", "--on", "cuda:0", "--activations", "int8"), ("int8", "bf16 or fp16, nvfp4 or mxfp4")),
     (("moe", "--on", "cuda:0", "--format", "bf16"), ("nvfp4 or mxfp4",)),
     (("moe", "--on", "cuda:0", "--n", "63"), ("even",)),
     (("moe", "--on", "cuda:0", "--top-k", "9", "--experts", "4"), ("--top-k is 9",)),

@@ -19,6 +19,19 @@ int main() {
 """
 
 
+PROGRAM_IN_C = r"""
+#include <nibble/nibble.h>
+#include <stdio.h>
+
+int main(void) {
+  nibble_device* device = NULL;
+  if (nibble_cpu_open(-1, &device) != NIBBLE_INVALID_ARGUMENT) return 1;
+  printf("%s: %s\n", nibble_version(), nibble_last_error());
+  return nibble_abi_version() == NIBBLE_ABI_VERSION ? 0 : 1;
+}
+"""
+
+
 def run(*words, **options):
     result = subprocess.run(words, capture_output=True, text=True, timeout=200, **options)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -46,6 +59,7 @@ def test_files(prefix, library_dir):
                  share / "zsh/site-functions/_nibble",
                  share / "fish/vendor_completions.d/nibble.fish",
                  library_dir / "libnibble.a", library_dir / "pkgconfig/nibble.pc",
+                 prefix / "include/nibble/nibble.h",
                  prefix / "include/nibble-0/base/result.h",
                  prefix / "include/nibble-0/machine/spec.h"):
         assert path.stat().st_size > 0
@@ -63,8 +77,9 @@ def test_shared_library_shows_only_our_names(library_dir):
     names = run("nm", "-D", "--defined-only", library_dir / "libnibble.so").splitlines()
     shown = [line.split(maxsplit=2)[2] for line in names]
     assert any(name.startswith("_ZN6nibble12load_machine") for name in shown)
-    # Functions, const members, type information, names of types, virtual tables of namespace nibble.
-    ours = re.compile(r"_Z(N|NK|TIN|TSN|TVN)6nibble")
+    # Of C, and of namespace nibble functions, const members, type information, names of types and
+    # virtual tables. Data that is embedded is not shown.
+    ours = re.compile(r"_Z(N|NK|TIN|TSN|TVN)6nibble|nibble_(?!embed)")
     assert [name for name in shown if not ours.match(name)] == []
 
 
@@ -75,17 +90,41 @@ def test_program_needs_only_the_system(prefix):
     assert [name for name in needed if not system.match(name)] == []
 
 
-@pytest.mark.parametrize("form", ["shared", "static"])
-def test_a_program_builds_against_it(prefix, library_dir, tmp_path, form):
-    (tmp_path / "demo.cpp").write_text(PROGRAM)
-    env = {**os.environ, "PKG_CONFIG_PATH": str(library_dir / "pkgconfig"),
-           "LD_LIBRARY_PATH": str(library_dir)}
+@pytest.fixture
+def env(library_dir):
+    return {**os.environ, "PKG_CONFIG_PATH": str(library_dir / "pkgconfig"),
+            "LD_LIBRARY_PATH": str(library_dir)}
+
+
+def build_flags(form, env):
     words = ["--static"] if form == "static" else []
     flags = run("pkg-config", *words, "--cflags", "--libs", "nibble", env=env).strip()
-    if form == "static":
-        flags = flags.replace("-lnibble", "-l:libnibble.a")
+    return flags.replace("-lnibble", "-l:libnibble.a") if form == "static" else flags
+
+
+@pytest.mark.parametrize("form", ["shared", "static"])
+def test_a_program_builds_against_it(env, tmp_path, form):
+    (tmp_path / "demo.cpp").write_text(PROGRAM)
+    flags = build_flags(form, env)
     # pkg-config escapes the space for the shell
     run("bash", "-c", f"c++ -std=c++20 -Wall -Wextra -Werror demo.cpp -o demo {flags}",
         cwd=tmp_path, env=env)
     shown = run(tmp_path / "demo", env=env)
     assert re.match(r"[1-9]\d* machines; demo: .*no-such-machine", shown), shown
+
+
+@pytest.mark.parametrize("form", ["shared", "static"])
+def test_a_program_in_c_builds_against_it(prefix, env, tmp_path, form):
+    (tmp_path / "demo.c").write_text(PROGRAM_IN_C)
+    flags = build_flags(form, env)
+    run("bash", "-c", f"cc -std=c99 -Wall -Wextra -pedantic -Werror demo.c -o demo {flags}",
+        cwd=tmp_path, env=env)
+    version = run(prefix / "bin/nibble", "--version").splitlines()[0].split()[1]
+    assert run(tmp_path / "demo", env=env) == f"{version}: threads is -1; give 0 to 1024\n"
+
+
+def test_the_example_in_c_builds_against_it(source_dir, env, tmp_path):
+    flags = build_flags("shared", env)
+    run("bash", "-c", f"cc -std=c99 '{source_dir}/examples/c/fp4_gemm.c' -o demo {flags} -lm",
+        cwd=tmp_path, env=env)
+    assert "relative error" in run(tmp_path / "demo", env=env)

@@ -13,8 +13,7 @@ Result<> check_shared(const std::string& tactic, std::uint32_t bytes, int blocks
     return input_error("tactic {} takes {} bytes of shared memory; a block has at most {}", tactic,
                        bytes, limits.shared_per_block);
   }
-  const std::int64_t together =
-      (std::int64_t{bytes} + kReservedShared) * std::int64_t{blocks_per_sm};
+  const std::int64_t together = shared_of_block(bytes) * std::int64_t{blocks_per_sm};
   if (together > limits.shared_per_sm) {
     return input_error("tactic {}: {} blocks take {} bytes of shared memory; an SM has {}", tactic,
                        blocks_per_sm, together, limits.shared_per_sm);

@@ -204,6 +204,10 @@ Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
     return input_error("tactic {}: clusters came with sm_90, and this is sm_{}{}",
                        to_string(tactic), limits.major, limits.minor);
   }
+  if (tactic.cluster > 1 && limits.major == 12) {
+    return input_error("tactic {}: sm_{}{} has clusters of one block alone", to_string(tactic),
+                       limits.major, limits.minor);
+  }
   const std::uint32_t bytes =
       shared_plan(tactic, problem.scale_bytes(), static_cast<int>(problem.experts)).bytes;
   return check_shared(to_string(tactic), bytes, tactic.blocks_per_sm, limits);
@@ -230,8 +234,10 @@ Result<W4A16Kernel> W4A16Kernel::make(const cuda::Device& device, const W4A16Pro
   NIBBLE_ASSIGN_OR_RETURN(const cuda::Module module, cuda::Module::load(device, cubin));
   NIBBLE_ASSIGN_OR_RETURN(cuda::Kernel kernel, module.kernel("w4a16"));
   W4A16Kernel made(problem, tactic, std::move(kernel));
-  made.shared_bytes_ =
-      shared_plan(tactic, problem.scale_bytes(), static_cast<int>(problem.experts)).bytes;
+  made.shared_bytes_ = static_cast<std::size_t>(shared_for_blocks(
+      static_cast<int>(
+          shared_plan(tactic, problem.scale_bytes(), static_cast<int>(problem.experts)).bytes),
+      tactic.blocks_per_sm, limits_of(device.info())));
   // Code for earlier architectures has no griddepcontrol.wait, also where the GPU would have it.
   made.programmatic_ = code.major >= 9;
   NIBBLE_RETURN_IF_ERROR(check_resident(to_string(tactic), made.kernel_,
@@ -275,6 +281,11 @@ namespace {
 // Rows of a tile for a matrix of few blocks: a cluster's tiles should not be empty.
 void fit_rows(const W4A16Problem& problem, W4A16Tactic& tactic) {
   const std::int64_t blocks = tiles_of(problem).blocks;
+  if (tactic.family == Family::kMma && blocks < std::int64_t{tactic.cluster} * tactic.blocks()) {
+    // No neighbours: on an H200 2 to 7 % quicker for 512 rows (nibble tune, docs/measured.md).
+    tactic = {.rows = 256, .tokens = tactic.tokens, .stages = 4, .groups = 2};
+    return;
+  }
   while (tactic.cluster > 1 && blocks < std::int64_t{tactic.cluster} * tactic.blocks()) {
     if (tactic.rows > 256) {
       tactic.rows /= 2;
@@ -308,6 +319,13 @@ void fit_few(const W4A16Problem& problem, std::int64_t active, int sms, W4A16Tac
 // As many stages as fit, up to those that were asked for.
 void fit_stages(const W4A16Problem& problem, const BlockLimits& limits, W4A16Tactic& tactic) {
   while (tactic.stages > 1 && !check_tactic(problem, tactic, limits).ok()) --tactic.stages;
+}
+
+// A tile of one or two steps is not worth sharing: giving and taking its sums costs more than half
+// of it (256 columns on an H200: whole tiles are 3 to 9 % quicker, nibble tune, docs/measured.md).
+void fit_split(const W4A16Problem& problem, W4A16Tactic& tactic) {
+  constexpr std::int64_t kFewSteps = 2;
+  if (ceil_div(tiles_of(problem).chunks, tactic.stage_chunks) <= kFewSteps) tactic.split = false;
 }
 
 // Large tiles of rows, since tokens come through the same wires as weights, once a row tile.
@@ -370,6 +388,7 @@ W4A16Tactic default_tactic(const W4A16Problem& problem, std::int64_t rows,
   fit_few(problem, active > 0 ? std::min(active, problem.experts) : problem.experts, info.sms,
           tactic);
   fit_stages(problem, limits, tactic);
+  fit_split(problem, tactic);
   return tactic;
 }
 

@@ -38,9 +38,6 @@ inline constexpr float kMxfp4Lift = 64;
 // MXFP4: an expert's largest scale has this code after its shift.
 inline constexpr int kMxfp4LargestScale = 134;
 
-NIBBLE_HOST_DEVICE constexpr int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 NIBBLE_HOST_DEVICE constexpr int64_t chunks_of(int64_t columns) {
   return ceil_div(columns, kChunk);
 }

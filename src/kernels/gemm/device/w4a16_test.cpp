@@ -90,9 +90,9 @@ TEST(W4A16Tactic, WhatCannotRunSaysWhy) {
   EXPECT_EQ(refusal({.stages = 12}),
             "tactic mma 256x8x128 12 stages 2 groups split takes 248008 bytes of shared memory; a "
             "block has at most 232448");
-  // 4 x 20,480 + 64 + 2,056 + 1,024 a block
+  // 4 x 20,480 + 64 + 2,056 + 1,024 a block, in units of 128
   EXPECT_EQ(refusal({.blocks_per_sm = 3}),
-            "tactic mma 256x8x128 4 stages 2 groups 3 an SM split: 3 blocks take 255192 bytes of "
+            "tactic mma 256x8x128 4 stages 2 groups 3 an SM split: 3 blocks take 255360 bytes of "
             "shared memory; an SM has 233472");
   EXPECT_EQ(refusal({.groups = 0}),
             "tactic mma 256x8x128 4 stages 0 groups split: 256 rows are not whole blocks of 64 for "

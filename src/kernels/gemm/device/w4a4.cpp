@@ -236,8 +236,10 @@ Result<W4A4Kernel> W4A4Kernel::make(const cuda::Device& device, const W4A4Proble
   NIBBLE_ASSIGN_OR_RETURN(const cuda::Module module, cuda::Module::load(device, cubin));
   NIBBLE_ASSIGN_OR_RETURN(cuda::Kernel kernel, module.kernel("w4a4"));
   W4A4Kernel made(problem, tactic, std::move(kernel));
-  made.shared_bytes_ =
-      w4a4_shared(tactic, problem.weight_format(), static_cast<int>(problem.experts)).bytes;
+  made.shared_bytes_ = static_cast<std::size_t>(shared_for_blocks(
+      static_cast<int>(
+          w4a4_shared(tactic, problem.weight_format(), static_cast<int>(problem.experts)).bytes),
+      tactic.blocks_per_sm, limits_of(device.info())));
   made.programmatic_ = code.major >= 9;
   made.software_mma_ = !has_fp4_mma(code);
   NIBBLE_RETURN_IF_ERROR(check_resident(to_string(tactic), made.kernel_,
@@ -346,8 +348,8 @@ constexpr TileRule kTileRules[] = {
 int stages_of(const W4A4Tactic& tactic) {
   constexpr int kTables = 2 * 4 * 257;  // of 256 experts
   constexpr int kMostStages = 8;
-  const int block = std::min(kSm120Limits.shared_per_block,
-                             kSm120Limits.shared_per_sm / tactic.blocks_per_sm - kReservedShared);
+  const int share = kSm120Limits.shared_per_sm / tactic.blocks_per_sm / kSharedUnit * kSharedUnit;
+  const int block = std::min(kSm120Limits.shared_per_block, share - kReservedShared);
   const int fixed = kTables + 8 * tactic.tokens() + 16 * kMostStages;
   const auto stage = static_cast<int>(w4a4_shared(tactic, WeightFormat::kNvfp4, 1).stage());
   return std::clamp((block - fixed) / stage, 2, kMostStages);

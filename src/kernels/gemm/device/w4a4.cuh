@@ -42,9 +42,6 @@ struct W4A4 : W4A4Copy<Config> {
   using typename Copy::Tables;
   using typename Copy::TokenRows;
 
-  // 168 registers of 384 threads, shared out anew.
-  static constexpr int kCopyRegisters = 40;
-  static constexpr int kMultiplyRegisters = 232;
   static constexpr bool kNvfp4 = Config::kFormat == WeightFormat::kNvfp4;
   using Store = W4A4Store<Config>;
   using Shared = SharedSums<List, kConsumers, kAtomsM * kAtomsN, 1>;
@@ -246,14 +243,14 @@ struct W4A4 : W4A4Copy<Config> {
     }
     if (threadIdx.x >= kConsumers) {
 #ifdef NIBBLE_FP4_MMA
-      if constexpr (kTactic.moves_registers()) ptx::setmaxnreg_dec<kCopyRegisters>();
+      if constexpr (kTactic.moves_registers()) ptx::setmaxnreg_dec<kW4A4CopyRegisters>();
 #endif
       if (threadIdx.x >= kConsumers + 32) return;
       auto* rows = reinterpret_cast<int32_t*>(shared + kShared.rows_begin);
       Copy::produce(params, tables, ring, TokenRows{rows, rows + kTokens}, begin, end);
     } else {
 #ifdef NIBBLE_FP4_MMA
-      if constexpr (kTactic.moves_registers()) ptx::setmaxnreg_inc<kMultiplyRegisters>();
+      if constexpr (kTactic.moves_registers()) ptx::setmaxnreg_inc<kW4A4MultiplyRegisters>();
 #endif
       consume(params, tables, ring, begin, end);
     }

@@ -14,6 +14,10 @@
 
 namespace nibble {
 
+// Of a thread, where registers move between warps.
+inline constexpr int kW4A4MultiplyRegisters = 232;
+inline constexpr int kW4A4CopyRegisters = 40;
+
 enum class Way : uint32_t { kTokensOnM, kWeightsOnM };
 
 struct W4A4Tactic {
@@ -29,9 +33,10 @@ struct W4A4Tactic {
 
   NIBBLE_HOST_DEVICE constexpr int consumers() const { return 32 * warps_m * warps_n; }
   // 128 sums a thread and more: a warp that copies would take a third of the registers of the two
-  // that multiply beside it, since all get as many; they are moved, by four warps at a time.
+  // that multiply beside it, since all get as many. So four copy, of which three are idle, and
+  // registers move from them to the eight that multiply: 12 x 168 = 8 x 232 + 4 x 40.
   NIBBLE_HOST_DEVICE constexpr bool moves_registers() const {
-    return m * n / consumers() >= 128 && warps_m * warps_n % 4 == 0;
+    return m * n / consumers() >= 128 && warps_m * warps_n == 8 && blocks_per_sm == 1;
   }
   NIBBLE_HOST_DEVICE constexpr int threads() const {
     return consumers() + (moves_registers() ? 128 : 32);

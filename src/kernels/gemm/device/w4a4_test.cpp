@@ -45,6 +45,16 @@ TEST(W4A4Tactic, ThreadsAndRegistersThatMove) {
   EXPECT_EQ(square.threads(), 288);
 }
 
+// 102,400 B an SM: half of it is 51,200, of which a block asks for 1,024 less than it takes.
+TEST(BlockLimits, AnSmHoldsAsManyBlocksAsItIsTo) {
+  EXPECT_EQ(shared_for_blocks(20000, 1, kSm120Limits), 51200 + 128 - 1024);
+  EXPECT_EQ(shared_for_blocks(86072, 1, kSm120Limits), 86072);
+  // Two: a third is 34,133, in units of 128 34,048, and 34,176 is too much for three.
+  EXPECT_EQ(shared_for_blocks(20000, 2, kSm120Limits), 34176 - 1024);
+  EXPECT_GT(3 * shared_of_block(shared_for_blocks(20000, 2, kSm120Limits)), 102400);
+  EXPECT_LE(2 * shared_of_block(shared_for_blocks(20000, 2, kSm120Limits)), 102400);
+}
+
 std::string refusal(const W4A4Problem& problem, const W4A4Tactic& tactic,
                     const BlockLimits& limits = kSm120Limits) {
   const auto result = check_tactic(problem, tactic, limits);
@@ -62,16 +72,16 @@ TEST(W4A4Tactic, TheLastByteDecides) {
   EXPECT_EQ(refusal(problem, tactic, limits),
             "tactic w4a4 tokens 128x128x128 5 stages 2x4 warps split takes 93280 bytes of shared "
             "memory; a block has at most 93279");
-  // Two blocks of 93,280 + 1,024.
+  // Two blocks of 93,280 + 1,024, each in units of 128: 94,336.
   W4A4Tactic two = tactic;
   two.blocks_per_sm = 2;
   limits = kSm120Limits;
-  limits.shared_per_sm = 188608;
+  limits.shared_per_sm = 188672;
   EXPECT_EQ(refusal(problem, two, limits), "");
-  limits.shared_per_sm = 188607;
+  limits.shared_per_sm = 188671;
   EXPECT_EQ(refusal(problem, two, limits),
-            "tactic w4a4 tokens 128x128x128 5 stages 2x4 warps 2 an SM split: 2 blocks take 188608 "
-            "bytes of shared memory; an SM has 188607");
+            "tactic w4a4 tokens 128x128x128 5 stages 2x4 warps 2 an SM split: 2 blocks take 188672 "
+            "bytes of shared memory; an SM has 188671");
 }
 
 TEST(W4A4Tactic, WhatIsNoTile) {

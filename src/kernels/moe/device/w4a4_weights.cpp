@@ -158,4 +158,24 @@ Result<W4A4Weights> W4A4Weights::random(const cuda::Device& device, const TiledS
   return weights;
 }
 
+Result<W4A4Weights::Canonical> W4A4Weights::unpack(std::int64_t expert) const {
+  const auto download = [expert](const cuda::DeviceBuffer& from, auto& to) {
+    const std::span bytes = std::as_writable_bytes(std::span(to));
+    return from.download(bytes, static_cast<std::size_t>(expert) * bytes.size());
+  };
+  const std::int64_t of_row = scales_of_row(shape_);
+  Canonical found{
+      .codes = std::vector<std::uint8_t>(static_cast<std::size_t>(shape_.code_bytes())),
+      .scales = std::vector<std::uint8_t>(static_cast<std::size_t>(shape_.rows * of_row))};
+  std::vector<std::uint8_t> tiles(static_cast<std::size_t>(swizzled_bytes(shape_.rows, of_row)));
+  std::vector<float> factors(2);
+  NIBBLE_RETURN_IF_ERROR(download(codes_, found.codes));
+  NIBBLE_RETURN_IF_ERROR(download(scales_, tiles));
+  NIBBLE_RETURN_IF_ERROR(download(alpha_, factors));
+  unswizzle_scales(tiles, shape_.rows, of_row, found.scales);
+  found.first_factor = factors.front();
+  found.second_factor = factors.back();
+  return found;
+}
+
 }  // namespace nibble

@@ -42,6 +42,15 @@ class W4A4Weights {
   cuda::DevicePointer alpha() const { return alpha_.address(); }
   std::size_t bytes() const { return codes_.size() + scales_.size(); }
 
+  // An expert as a checkpoint has it, for checks; its factors are those of alpha().
+  struct Canonical {
+    std::vector<std::uint8_t> codes;   // [rows, columns / 2]
+    std::vector<std::uint8_t> scales;  // [rows, columns / block]
+    float first_factor = 1;            // of gate rows, or of all
+    float second_factor = 1;           // of up rows
+  };
+  Result<Canonical> unpack(std::int64_t expert) const;
+
  private:
   // Memory for the matrices.
   static Result<W4A4Weights> unset(const TiledShape& shape, const std::vector<float>& alpha);

@@ -1,0 +1,109 @@
+// The CPU's tuner on a small shape: real weights, real times.
+#include "bench/tune_cpu.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/testing.h"
+#include "base/thread_pool.h"
+#include "bench/tune_shapes.h"
+#include "measure/sampler.h"
+#include "tactics/tune/tuner.h"
+
+namespace nibble {
+namespace {
+
+tune::TuningKey small_key() {
+  return {{.op = "moe.down", .experts = 4, .top_k = 2, .n = 64, .k = 128}, 3, 2};
+}
+
+TEST(CpuTuner, EveryTacticIsRightAndGivesTheSameBits) {
+  const auto backend = make_cpu_tuner({.cold = false});
+  const Result<tune::Candidates> found = backend->candidates(small_key());
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_NE(std::find(found->feasible.begin(), found->feasible.end(), found->fallback),
+            found->feasible.end());
+  std::vector<std::uint64_t> first;
+  for (const tune::AnyTactic& tactic : found->feasible) {
+    const Result<tune::CheckRun> run = backend->check(small_key(), tactic, 3, 4);
+    ASSERT_TRUE(run.ok()) << run.error().message;
+    EXPECT_EQ(tune::what_is_wrong(*run, 4), "") << tune::to_string(tactic);
+    EXPECT_GT(run->error, 0);
+    // gemm.h: the same bits on all instruction sets, for any number of threads.
+    if (first.empty()) first = run->digests;
+    EXPECT_EQ(run->digests, first) << tune::to_string(tactic);
+    const Result<double> us = backend->time_us(small_key(), tactic, 1);
+    EXPECT_TRUE(us.ok() && *us > 0);
+  }
+}
+
+TEST(CpuTuner, TriesEveryNumberOfThreadsThatIsAPowerOfTwoAndAll) {
+  int of_avx2 = 0;
+  for (const tune::CpuTactic& tactic : cpu_tactics(6)) {
+    if (tactic.isa != Isa::kAvx2) continue;
+    const int wanted[] = {1, 2, 4, 6};
+    EXPECT_EQ(tactic.threads, wanted[of_avx2++]);
+  }
+  EXPECT_EQ(of_avx2, 4);
+}
+
+TEST(CpuTuner, RefusesAShapeThatItsKernelsDoNotTake) {
+  const auto backend = make_cpu_tuner({});
+  tune::TuningKey key = small_key();
+  key.shape.k = 127;
+  EXPECT_FALSE(backend->candidates(key).ok());
+  EXPECT_FALSE(backend->check(small_key(), W4A16Tactic{}, 3, 2).ok());
+}
+
+// GLM-5 on one of eight ranks: 256 experts of [2 x 256, 6144] and [6144, 256]
+// (facts: moe_intermediate_size 2048, hidden_size 6144).
+TEST(TuningKeysOfModel, AreThePerRankShapes) {
+  const auto keys = tuning_keys({.model = "glm-5-nvfp4", .tp = 8, .tokens = {1, 64}});
+  ASSERT_TRUE(keys.ok()) << keys.error().message;
+  ASSERT_EQ(keys->size(), 4U);
+  EXPECT_EQ(keys->at(0).shape.op, "moe.gate_up");
+  EXPECT_EQ(keys->at(0).shape.n, 512);
+  EXPECT_EQ(keys->at(0).shape.k, 6144);
+  EXPECT_EQ(keys->at(3).shape.op, "moe.down");
+  EXPECT_EQ(keys->at(3).shape.n, 6144);
+  EXPECT_EQ(keys->at(3).shape.k, 256);
+  EXPECT_EQ(keys->at(3).shape.experts, 256);
+  EXPECT_EQ(keys->at(3).shape.top_k, 8);
+  EXPECT_EQ(keys->at(3).tokens, 64);
+  EXPECT_EQ(keys->at(3).from_tokens, 17);
+}
+
+TEST(TuningKeysOfModel, ADenseModelHasNone) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(write_file(folder.path() / "config.json", R"({
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
+    "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 256})")
+                  .ok());
+  const auto keys = tuning_keys({.model = folder.path().string(), .tokens = {1}});
+  ASSERT_FALSE(keys.ok());
+  EXPECT_EQ(keys.error().kind, ErrorKind::kInput);
+}
+
+TEST(RecordedRouting, FollowsItsCountsAndRefusesAnotherNumberOfExperts) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "routing.json").string();
+  ASSERT_TRUE(
+      write_file(path, R"({"schema": "nibble.routing/1", "counts": [0, 100, 100, 0]})").ok());
+  const Result<RouteDraw> routing = parse_routing_or_file(path, 4);
+  ASSERT_TRUE(routing.ok()) << routing.error().message;
+  Random random(3);
+  const std::vector<std::int32_t> ids =
+      draw_ids({.experts = 4, .top_k = 2, .tokens = 50}, *routing, random);
+  ASSERT_EQ(ids.size(), 100U);
+  for (const std::int32_t id : ids) EXPECT_TRUE(id == 1 || id == 2);
+  const Result<RouteDraw> other = parse_routing_or_file(path, 8);
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.error().message.find("counts of 4 experts, and the layer has 8"),
+            std::string::npos);
+  EXPECT_TRUE(parse_routing_or_file("zipf:1", 8).ok());
+  EXPECT_FALSE(parse_routing_or_file("nosuch.json", 8).ok());
+}
+
+}  // namespace
+}  // namespace nibble

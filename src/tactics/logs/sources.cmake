@@ -1,0 +1,27 @@
+# Logs and caches of other autotuners; paths are relative to the room.
+set(log_sources
+  logs/cache_flashinfer.cpp
+  logs/cache_tensorrt_llm.cpp
+  logs/cache_triton.cpp
+  logs/collector.cpp
+  logs/conclude_choices.cpp
+  logs/conclude_failures.cpp
+  logs/conclude_reading.cpp
+  logs/conclude_triton.cpp
+  logs/conclude_untuned.cpp
+  logs/conclusions.cpp
+  logs/line_source.cpp
+  logs/lines_flashinfer.cpp
+  logs/lines_tensorrt_llm.cpp
+  logs/lines_triton.cpp
+  logs/log_document.cpp
+  logs/log_reader.cpp
+  logs/python_text.cpp
+  logs/reasons.cpp
+  logs/tactic_log.cpp)
+set(log_tests
+  logs/conclusions_test.cpp
+  logs/line_source_test.cpp
+  logs/python_text_test.cpp
+  logs/reasons_test.cpp
+  logs/tactic_log_test.cpp)

@@ -1,0 +1,106 @@
+#include "tactics/tune/table.h"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <utility>
+
+#include "base/text.h"
+
+namespace nibble::tune {
+namespace {
+
+constexpr const char* kDefaultTaken = "default taken";
+
+std::string tokens_text(std::int64_t tokens) {
+  return fmt::format("{} {}", tokens, tokens == 1 ? "token" : "tokens");
+}
+
+}  // namespace
+
+TuningTable::TuningTable(TuningFile file, std::string name, const TuningSite& here)
+    : file_(std::move(file)), name_(std::move(name)) {
+  const std::string stale = difference(file_.site, here);
+  if (!stale.empty()) problem_ = fmt::format("tuning file {} is not used: {}", name_, stale);
+}
+
+TuningTable TuningTable::load(const std::filesystem::path& path, const TuningSite& here) {
+  Result<TuningFile> file = read_tuning(path);
+  if (file.ok()) return TuningTable(std::move(file).value(), path.string(), here);
+  TuningTable table({.site = here}, path.string(), here);
+  table.problem_ = "no tuning: " + file.error().message;
+  return table;
+}
+
+Found TuningTable::find(const TuningShape& shape, std::int64_t tokens) {
+  for (const Asked& asked : asked_) {
+    if (asked.shape == shape && asked.tokens == tokens) return asked.found;
+  }
+  asked_.push_back({shape, tokens, look_up(shape, tokens)});
+  return asked_.back().found;
+}
+
+Found TuningTable::look_up(const TuningShape& shape, std::int64_t tokens) const {
+  if (!problem_.empty()) return {.reason = kDefaultTaken};
+  const TuningEntry* best = nullptr;
+  for (const TuningEntry& entry : file_.entries) {
+    if (!(entry.key.shape == shape) || !entry.key.holds(tokens)) continue;
+    if (best == nullptr || entry.key.tokens < best->key.tokens) best = &entry;
+  }
+  if (best == nullptr) return {.reason = why_missing(shape, tokens)};
+  if (!best->choice) return {.reason = fmt::format("{}; {}", best->note, kDefaultTaken)};
+  return {.tactic = best->choice};
+}
+
+// Another rank's shape is the usual mistake: a file for 36 local experts was never read where 288
+// were asked for, and nobody was told (facts/sm120.md, 3A case 19).
+std::string TuningTable::why_missing(const TuningShape& shape, std::int64_t tokens) const {
+  const TuningShape* other = nullptr;
+  std::int64_t most = 0;
+  bool same_shape = false;
+  for (const TuningEntry& entry : file_.entries) {
+    if (entry.key.shape == shape) {
+      same_shape = true;
+      most = std::max(most, entry.key.tokens);
+    } else if (entry.key.shape.op == shape.op) {
+      other = &entry.key.shape;
+    }
+  }
+  if (same_shape && tokens > most) {
+    return fmt::format("the file ends at {}, {}", tokens_text(most), kDefaultTaken);
+  }
+  if (same_shape) return fmt::format("this many tokens are not in the file, {}", kDefaultTaken);
+  if (other != nullptr) {
+    return fmt::format("the file is for another rank's shape, {}: not used, {}", to_string(*other),
+                       kDefaultTaken);
+  }
+  return fmt::format("not in the file, {}", kDefaultTaken);
+}
+
+void TuningTable::refuse(const TuningShape& shape, std::int64_t tokens, const std::string& why) {
+  for (Asked& asked : asked_) {
+    if (!(asked.shape == shape) || asked.tokens != tokens) continue;
+    asked.found = {.reason = fmt::format("{}, {}", why, kDefaultTaken)};
+  }
+}
+
+std::size_t TuningTable::hits() const {
+  return static_cast<std::size_t>(
+      std::count_if(asked_.begin(), asked_.end(),
+                    [](const Asked& asked) { return asked.found.tactic.has_value(); }));
+}
+
+std::vector<std::string> TuningTable::report() const {
+  if (!problem_.empty()) {
+    return {fmt::format("{}; defaults are taken for all {} keys", problem_, asked_.size())};
+  }
+  std::vector<std::string> lines = {
+      fmt::format("tuning file {}: {} of {} keys hit", name_, hits(), asked_.size())};
+  for (const Asked& asked : asked_) {
+    if (asked.found.tactic) continue;
+    lines.push_back(fmt::format("{}, {}: {}", to_string(asked.shape), tokens_text(asked.tokens),
+                                asked.found.reason));
+  }
+  return lines;
+}
+
+}  // namespace nibble::tune

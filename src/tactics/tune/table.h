@@ -1,0 +1,61 @@
+// The choices of a tuning file as the library asks for them: a tactic, or the reason why the
+// default is taken. Nothing is left out in silence.
+//
+//   TuningTable table = TuningTable::load(path, here);
+//   const Found found = table.find(shape, 48);
+//   const AnyTactic tactic = found.tactic ? *found.tactic : default_tactic(...);
+//   fmt::print("{}", table.report());   // "tuning file h200.json: 10 of 12 keys hit; ..."
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tactics/tune/tuning_file.h"
+
+namespace nibble::tune {
+
+struct Found {
+  std::optional<AnyTactic> tactic;
+  std::string reason;  // of a miss: "not in the file, default taken"
+};
+
+class TuningTable {
+ public:
+  // In any case a table. That of a file which is missing, damaged or stale has no choices, and
+  // problem() is its sentence.
+  static TuningTable load(const std::filesystem::path& path, const TuningSite& here);
+  TuningTable(TuningFile file, std::string name, const TuningSite& here);
+
+  const std::string& problem() const { return problem_; }
+  // Counts a hit or a miss; the same question again counts no more.
+  Found find(const TuningShape& shape, std::int64_t tokens);
+
+  // What was found cannot run here: it counts as a miss from now on.
+  void refuse(const TuningShape& shape, std::int64_t tokens, const std::string& why);
+
+  std::size_t hits() const;
+  std::size_t asked() const { return asked_.size(); }
+  // One line and one for each miss: "tuning file x.json: 10 of 12 keys hit", "moe.down ..., 32
+  // tokens: not in the file, default taken".
+  std::vector<std::string> report() const;
+
+ private:
+  struct Asked {
+    TuningShape shape;
+    std::int64_t tokens = 0;
+    Found found;
+  };
+
+  Found look_up(const TuningShape& shape, std::int64_t tokens) const;
+  std::string why_missing(const TuningShape& shape, std::int64_t tokens) const;
+
+  TuningFile file_;
+  std::string name_;
+  std::string problem_;
+  std::vector<Asked> asked_;
+};
+
+}  // namespace nibble::tune

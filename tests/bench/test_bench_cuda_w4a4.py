@@ -1,0 +1,90 @@
+"""nibble bench moe|gemm --on cuda:N with 4-bit activations, without a GPU: options, refusals, compiling ahead.
+
+The stand-in of the driver (src/bench/fake_cuda.c) says what GPU is there and runs no kernel.
+"""
+import json
+import re
+
+import pytest
+
+from conftest import environment
+
+LAYER = ("moe", "--on", "cuda:0", "--experts", "8", "--top-k", "2", "--n", "128", "--k", "256", "--tokens", "4")
+
+
+@pytest.fixture
+def bench(nibble, build_dir, tmp_path):
+    def run(*words, fake=False, **changes):
+        folder = {"LD_LIBRARY_PATH": str(build_dir / "fake_gpu")} if fake else {}
+        return nibble("bench", *words, env=environment(XDG_CACHE_HOME=str(tmp_path), **folder, **changes))
+
+    return run
+
+
+def assert_sentence(result, status, *parts):
+    assert result.returncode == status, result.stdout + result.stderr
+    assert result.stdout == ""
+    assert re.fullmatch(r"nibble: .*\n", result.stderr), result.stderr
+    for part in parts:
+        assert part in result.stderr
+
+
+@pytest.mark.parametrize("words,parts", [
+    (("moe", "--on", "cuda:0", "--activations", "nvfp4", "--k", "6150"), ("6150 columns", "blocks of 16")),
+    (("moe", "--on", "cuda:0", "--activations", "nvfp4", "--n", "2040"), ("2040 columns", "blocks of 16")),
+    (("gemm", "--on", "cuda:0", "--activations", "nvfp4", "--k", "72"), ("72 columns", "blocks of 16")),
+    (("gemm", "--on", "cuda:0", "--format", "mxfp4", "--activations", "mxfp4", "--k", "80"),
+     ("80 columns", "blocks of 32")),
+    (("moe", "--on", "cuda:0", "--activations", "mxfp4"), ("mxfp4 activations want mxfp4 weights", "nvfp4")),
+    (("moe", "--on", "cuda:0", "--model", "gpt-oss-120b", "--activations", "nvfp4"), ("nvfp4 weights", "mxfp4")),
+    (("gemm", "--activations", "mxfp4"), ("mxfp4", "--on cuda:N")),
+    (("step", "--activations", "mxfp4"), ("mxfp4", "--on cuda:N")),
+    (("moe", "--check-only"), ("--check-only", "does not apply")),
+    (("roof", "--on", "cuda:0", "--check-only"), ("--check-only", "roof")),
+])
+def test_faults(bench, words, parts):
+    assert_sentence(bench(*words), 2, *parts)
+
+
+@pytest.mark.parametrize("more", [(), ("--check-only",)])
+def test_without_a_gpu_one_sentence(bench, nibble, more):
+    if json.loads(nibble("doctor", "--json").stdout)["gpus"]:
+        pytest.skip("this machine has a GPU")
+    assert_sentence(bench(*LAYER, "--activations", "nvfp4", *more), 1, "CUDA driver", "GPU")
+
+
+@pytest.mark.parametrize("words", [
+    LAYER, ("gemm", "--on", "cuda:0", "--n", "64", "--k", "64"),
+    ("moe", "--on", "cuda:0", "--model", "glm-5-nvfp4", "--tp", "8")])
+def test_the_software_body_is_not_timed(bench, words):
+    result = bench(*words, "--activations", "nvfp4", fake=True)
+    assert_sentence(result, 1, "(NVIDIA H200, sm_90a)", "no FP4 matrix instruction", "software body",
+                    "--activations bf16", "--check-only")
+
+
+def test_other_wishes_are_not_refused_for_it(bench):
+    """The stand-in loads no kernel, which is another sentence: with the instruction, with --check-only, with W4A16."""
+    for words, changes in [(("--activations", "nvfp4"), {"FAKE_CUDA_SM120": "1"}),
+                           (("--activations", "nvfp4", "--check-only"), {}), ((), {})]:
+        result = bench(*LAYER, *words, fake=True, **changes)
+        assert result.returncode == 1 and result.stdout == ""
+        assert "software body" not in result.stderr and "FP4" not in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("words,programs", [
+    # Probes, prepacking; what stands around the products, tokens and slots to codes, two products.
+    ((*LAYER, "--activations", "nvfp4"), 7),
+    # Tokens to codes, one product.
+    (("gemm", "--on", "cuda:0", "--n", "64", "--k", "96", "--tokens", "8", "--format", "mxfp4",
+      "--activations", "mxfp4"), 4),
+])
+def test_compiling_ahead_for_the_instruction(bench, nibble, words, programs):
+    first = bench(*words, "--compile-for", "sm_120a")
+    libraries = {entry["name"]: entry for entry in json.loads(nibble("doctor", "--json").stdout)["libraries"]}
+    if not libraries["NVRTC"]["path"]:
+        assert_sentence(first, 1, "NVRTC")
+        pytest.skip("no NVRTC here: the sentence was checked")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith(f"{programs} programs for sm_120a, 0 of them from the cache")
+    again = bench(*words, "--compile-for", "sm_120a").stdout
+    assert again.startswith(f"{programs} programs for sm_120a, {programs} of them from the cache")
