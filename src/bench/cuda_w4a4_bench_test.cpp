@@ -100,33 +100,33 @@ TEST(CudaW4A4Bench, TheFloorTakesNoOtherRate) {
   }
 }
 
-std::string refusal(const BenchShape& shape) {
+std::string w4a4_refusal(const BenchShape& shape) {
   const Result<> taken = check_cuda_shape(shape);
   return taken.ok() ? "" : taken.error().message;
 }
 
 TEST(CudaW4A4Bench, ShapesThatTheKernelsDoNotTake) {
   BenchShape shape = w4a4_layer();
-  EXPECT_EQ(refusal(shape), "");
+  EXPECT_EQ(w4a4_refusal(shape), "");
   shape.k = 520;
-  EXPECT_NE(refusal(shape).find("520 columns are not whole blocks of 16"), std::string::npos);
+  EXPECT_NE(w4a4_refusal(shape).find("520 columns are not whole blocks of 16"), std::string::npos);
   shape.k = 512;
   shape.n = 248;  // columns of down
-  EXPECT_NE(refusal(shape).find("248 columns are not whole blocks of 16"), std::string::npos);
+  EXPECT_NE(w4a4_refusal(shape).find("248 columns are not whole blocks of 16"), std::string::npos);
   shape.n = 256;
   shape.activations = Format::kMxfp4;
-  EXPECT_NE(refusal(shape).find("mxfp4 activations want mxfp4 weights"), std::string::npos);
+  EXPECT_NE(w4a4_refusal(shape).find("mxfp4 activations want mxfp4 weights"), std::string::npos);
   shape.format = Format::kMxfp4;
-  EXPECT_EQ(refusal(shape), "");
+  EXPECT_EQ(w4a4_refusal(shape), "");
   shape.n = 240;
-  EXPECT_NE(refusal(shape).find("240 columns are not whole blocks of 32"), std::string::npos);
+  EXPECT_NE(w4a4_refusal(shape).find("240 columns are not whole blocks of 32"), std::string::npos);
   shape = {.activations = Format::kNvfp4, .n = 65, .k = 72};
-  EXPECT_NE(refusal(shape).find("72 columns are not whole blocks of 16"), std::string::npos);
+  EXPECT_NE(w4a4_refusal(shape).find("72 columns are not whole blocks of 16"), std::string::npos);
   shape.k = 80;
-  EXPECT_EQ(refusal(shape), "");
+  EXPECT_EQ(w4a4_refusal(shape), "");
   shape.where = "shapes.json: shapes[2]";
   shape.k = 72;
-  EXPECT_EQ(refusal(shape).find("shapes.json: shapes[2]"), 0U);
+  EXPECT_EQ(w4a4_refusal(shape).find("shapes.json: shapes[2]"), 0U);
 }
 
 TEST(CudaW4A4Bench, WhichGpusAreTimed) {

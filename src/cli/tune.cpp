@@ -19,7 +19,7 @@ namespace nibble::cli {
 namespace {
 
 constexpr std::int64_t kMostTuneTokens = 1 << 20;
-constexpr std::int64_t kMostRanks = 1 << 16;
+constexpr std::int64_t kMostTunedRanks = 1 << 16;
 constexpr std::int64_t kMostReplays = 10000;
 const std::vector<std::int64_t> kTuneTokens = {1, 4, 16, 64};
 constexpr double kTuneSeconds = 5;
@@ -44,7 +44,7 @@ Result<std::string> tune_on(const Arguments& arguments) {
 Result<std::vector<tune::TuningKey>> tune_keys_of(const Arguments& arguments,
                                                   const std::string& on) {
   TuningSubject subject{.model = *arguments.text("--model")};
-  NIBBLE_ASSIGN_OR_RETURN(const auto tp, arguments.integer("--tp", 1, kMostRanks));
+  NIBBLE_ASSIGN_OR_RETURN(const auto tp, arguments.integer("--tp", 1, kMostTunedRanks));
   subject.tp = tp.value_or(1);
   NIBBLE_ASSIGN_OR_RETURN(const auto tokens, arguments.integers("--tokens", 1, kMostTuneTokens));
   subject.tokens = tokens.value_or(kTuneTokens);
@@ -164,7 +164,7 @@ Result<int> execute_tune(const Arguments& arguments) {
   return arguments.has("--audit") ? run_audit(arguments) : run_tune(arguments);
 }
 
-std::vector<OptionDef> subject_options() {
+std::vector<OptionDef> tuned_options() {
   return {{.name = "--model",
            .value = "NAME|FILE|DIR",
            .kind = ValueKind::kModel,
@@ -231,7 +231,7 @@ std::vector<OptionDef> measure_options() {
 }  // namespace
 
 CommandDef tune_command() {
-  std::vector<OptionDef> options = subject_options();
+  std::vector<OptionDef> options = tuned_options();
   for (OptionDef& option : measure_options()) options.push_back(std::move(option));
   return {
       .name = "tune",

@@ -93,7 +93,8 @@ NAMES = {
     "tuple": "forward get pair tie tuple",
     "type_traits": """
         bool_constant decay_t false_type is_enum_v is_floating_point_v is_pointer_v is_same_v
-        is_trivially_copyable_v remove_pointer_t remove_reference_t type_identity_t""",
+        is_trivially_copyable_v remove_const_t remove_pointer_t remove_reference_t
+        type_identity_t""",
     "unordered_map": """
         back_inserter begin distance end erase_if iterator_traits make_move_iterator next pair prev
         size ssize unordered_map""",
@@ -101,7 +102,7 @@ NAMES = {
         back_inserter begin distance end iterator_traits make_move_iterator next prev size ssize
         unordered_set""",
     "utility": "as_const exchange forward get in_place in_place_index initializer_list move pair swap",
-    "variant": "get get_if holds_alternative monostate variant",
+    "variant": "get get_if holds_alternative monostate variant visit",
     "vector": """
         back_inserter begin distance end erase erase_if initializer_list iterator_traits
         make_move_iterator next prev size ssize vector""",
