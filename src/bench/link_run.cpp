@@ -1,9 +1,9 @@
 // The measurement itself: which curves there are, and in what order the GPUs allow them.
-#include <chrono>
 
 #include "base/text.h"
 #include "bench/link.h"
 #include "bench/link_rig.h"
+#include "machine/roof_cache.h"
 #include "measure/machine_state.h"
 
 extern char** environ;
@@ -162,11 +162,6 @@ Result<std::vector<int>> wanted_devices(const LinkRequest& request) {
                        present - 1);
   }
   return devices;
-}
-
-double unix_now() {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(since).count();
 }
 
 }  // namespace
