@@ -1,5 +1,6 @@
 #include "cli/doctor.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace nibble::cli {
@@ -62,6 +63,17 @@ TEST(DoctorText, SaysWhatEachMissingPartWouldGive) {
   EXPECT_TRUE(contains(text, "NVRTC: compiling kernels (libnvrtc.so.13: not found)")) << text;
   EXPECT_TRUE(contains(text, "GPU: the machine's own roofs")) << text;
   EXPECT_FALSE(contains(text, "\x1b")) << text;
+}
+
+TEST(DoctorText, ALongProcessorFitsANarrowTerminal) {
+  Probe probe = bare_machine();
+  probe.cpu.title = "Intel(R) Xeon(R) Platinum 8592+ CPU @ 1.90GHz, engineering sample";
+  const std::string text = doctor_text(probe, Style{.width = 60});
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    EXPECT_LE(end - begin, 60U) << text.substr(begin, end - begin);
+    begin = end + 1;
+  }
 }
 
 TEST(DoctorText, ShowsGpusAndALibraryThatDoesNotWork) {
