@@ -103,9 +103,11 @@ class Session {
             ""};
   }
 
-  // Keeps its place for as long as the engine keeps the request.
+  // Keeps its place for as long as the engine keeps the request: whoever has the last update finds
+  // the place free.
   engine::Sink sink(std::size_t index, HeldPlace place) const {
-    return [mailbox = mailbox_, index, kept = std::move(place)](engine::Update update) {
+    return [mailbox = mailbox_, index, kept = std::move(place)](engine::Update update) mutable {
+      if (update.finish) kept.reset();
       mailbox->put(index, std::move(update));
     };
   }

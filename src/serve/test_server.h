@@ -71,6 +71,12 @@ class TestServer {
     }
     return false;
   }
+  // The engine has so many choices, running or waiting: a request that is only read has none yet.
+  bool holds(std::int64_t choices) {
+    return becomes([choices](const Json& state) {
+      return state.find("running")->as_integer() + state.find("waiting")->as_integer() == choices;
+    });
+  }
   // Nothing runs, waits or holds a block any more, and all of it was counted right.
   bool comes_to_rest() {
     return becomes([](const Json& state) {
