@@ -14,29 +14,6 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   }
 }
 
-// Where the bracket at the front closes, quotes respected; npos where it does not.
-std::size_t closing_bracket(std::string_view text) {
-  int depth = 0;
-  char quote = '\0';
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (quote != '\0') {
-      if (c == '\\') {
-        ++at;
-      } else if (c == quote) {
-        quote = '\0';
-      }
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-    } else if (c == '(' || c == '[') {
-      ++depth;
-    } else if ((c == ')' || c == ']') && --depth == 0) {
-      return at;
-    }
-  }
-  return std::string_view::npos;
-}
-
 }  // namespace
 
 std::optional<std::string_view> between(std::string_view text, std::string_view from,
@@ -50,33 +27,28 @@ std::optional<std::string_view> between(std::string_view text, std::string_view 
 std::vector<std::string_view> tuple_items(std::string_view text) {
   text = trim(text);
   if (text.empty() || (text.front() != '(' && text.front() != '[')) return {};
-  const std::size_t end = closing_bracket(text);
-  if (end == std::string_view::npos) return {};
   std::vector<std::string_view> items;
   std::size_t from = 1;
   int depth = 0;
   char quote = '\0';
-  for (std::size_t at = 1; at <= end; ++at) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (quote != '\0') {
-      if (c == '\\') {
-        ++at;
-      } else if (c == quote) {
-        quote = '\0';
-      }
-    } else if (at == end || (c == ',' && depth == 0)) {
+      if (c == '\\') ++at;
+      if (c == quote) quote = '\0';
+      continue;
+    }
+    if (c == '\'' || c == '"') quote = c;
+    const bool closes = c == ')' || c == ']';
+    if (depth == 1 && (closes || c == ',')) {
       const std::string_view item = trim(text.substr(from, at - from));
       if (!item.empty()) items.push_back(item);
       from = at + 1;
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-    } else if (c == '(' || c == '[') {
-      ++depth;
-    } else if (c == ')' || c == ']') {
-      --depth;
     }
+    if (c == '(' || c == '[') ++depth;
+    if (closes && --depth == 0) return items;
   }
-  return items;
+  return {};  // it never closes
 }
 
 std::string_view unquoted(std::string_view text) {
