@@ -10,6 +10,7 @@
 #                                          initcheck; --sanitize=memcheck,... for some of them
 #   tools/gpu_check.sh --filter PATTERN    of the tests, in place of Cuda*
 #   tools/gpu_check.sh --seconds S         at most for one suite (300)
+#   tools/gpu_check.sh --shards N          each program N times side by side, each a part of its tests (1)
 #
 # Exit status 1 where something failed, a suite crashed, or a filter matched no test. What was skipped is
 # said, with the reason.
@@ -21,6 +22,7 @@ dir=${NIBBLE_GPU_DIR:-.gpu}
 only=doctor,machine,analyze,cuda,kernels,capi,bench,telemetry
 filter='Cuda*'
 seconds=300
+shards=1
 tools=
 refuse() {
   echo "tools/gpu_check.sh: $1" >&2
@@ -28,7 +30,7 @@ refuse() {
 }
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --only | --filter | --seconds)
+    --only | --filter | --seconds | --shards)
       [[ $# -ge 2 ]] || refuse "$1 needs a value"
       printf -v "${1#--}" '%s' "$2"
       shift
@@ -40,10 +42,11 @@ while [[ $# -gt 0 ]]; do
   esac
   shift
 done
+[[ $shards =~ ^[1-9][0-9]?$ ]] || refuse "--shards $shards is no number from 1 to 99"
 gpu_programs "$dir" || refuse "$dir has no nibble; make it with tools/gpu_pack.sh, or name another folder"
 nibble=$dir/nibble
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log".*' EXIT
 
 rows=()
 notes=()
@@ -51,10 +54,8 @@ failures=0
 all_passed=0
 row() { rows+=("$(printf '%-22s %7s %7s %7s %8s' "$@")"); }
 wanted() { [[ ,$only, == *,$1,* ]]; }
-count() {  # count WORD: of gtest's summary in the log; 0 when it has none
-  local found
-  found=$(sed -n "s/^\[  $1 *\] \([0-9]*\) test.*/\1/p" "$log" | tail -1)
-  echo "${found:-0}"
+count() {  # count WORD: of the summaries of gtest in the log, one a shard; 0 when it has none
+  sed -n "s/^\[  $1 *\] \([0-9]*\) test.*/\1/p" "$log" | awk '{sum += $1} END {print sum + 0}'
 }
 
 # run NAME COMMAND...: its output is shown; begun and seconds go to the row.
@@ -65,13 +66,48 @@ run() {
   begun=$SECONDS
   timeout --kill-after=10 "$seconds" "$@" 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
-  [[ $status -eq 124 || $status -eq 137 ]] && notes+=("$name: stopped after $seconds s")
+  stopped "$name" "$status"
+}
+stopped() {  # stopped NAME STATUS
+  if [[ $2 -eq 124 || $2 -eq 137 ]]; then notes+=("$1: stopped after $seconds s"); fi
+}
+
+# As run(), for a program of gtest in $shards parts side by side. Each one's output is shown when all have
+# ended; status is that of the last part that failed. A part that ends with neither summary nor tests has
+# crashed.
+run_shards() {
+  local name=$1 part parts=() each
+  shift
+  if [[ $shards -eq 1 ]]; then
+    run "$name" "$@"
+    return
+  fi
+  echo "== $name, $shards shards: $*"
+  begun=$SECONDS
+  status=0 crashed=0
+  for ((part = 0; part < shards; ++part)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$part \
+      timeout --kill-after=10 "$seconds" "$@" >"$log.$part" 2>&1 &
+    parts+=($!)
+  done
+  for ((part = 0; part < shards; ++part)); do
+    each=0
+    wait "${parts[part]}" || each=$?
+    [[ $each -eq 0 ]] && continue
+    status=$each
+    stopped "$name, shard $part" "$each"
+    grep -q '^\[  FAILED *\] [0-9]* test' "$log.$part" && continue
+    crashed=$((crashed + 1))
+    notes+=("$name, shard $part: ended with status $each before its summary, or not by its tests")
+  done
+  for ((part = 0; part < shards; ++part)); do cat "$log.$part"; done | tee "$log"
 }
 
 suite() {  # suite NAME COMMAND...: a program of gtest
   local name=$1 passed failed skipped
-  run "$@"
-  passed=$(count PASSED) failed=$(count FAILED) skipped=$(count SKIPPED)
+  crashed=0
+  run_shards "$@"
+  passed=$(count PASSED) failed=$(($(count FAILED) + crashed)) skipped=$(count SKIPPED)
   if [[ $status -ne 0 && $failed -eq 0 ]]; then
     failed=1
     notes+=("$name: ended with status $status before its summary, or not by its tests")

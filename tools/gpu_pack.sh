@@ -9,6 +9,7 @@
 #   tools/gpu_pack.sh --jobs N           of the build (all processors)
 #   tools/gpu_pack.sh --arch sm_90a      that the kernels are compiled for
 #
+# What was compiled is kept in the build folder's cubins/: the next call compiles only what has changed.
 # Fails where the working tree and the file are larger than 64 MiB together, the limit of what is carried at
 # a time.
 set -euo pipefail
@@ -26,7 +27,7 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 limit=$((64 << 20))
-compiling='*Compil*:*Jit*'
+compiling='*Compil*:*Jit*'  # and those that only fill the cache, which are disabled
 tests=(cuda kernels bench capi machine)
 
 [[ -f $build/CMakeCache.txt ]] || cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >/dev/null
@@ -35,7 +36,7 @@ cmake --build "$build" -j"$jobs" --target nibble "${targets[@]}"
 mkdir -p "$out"
 packed=$(mktemp -d)
 log=$(mktemp)
-trap 'rm -rf "$packed" "$log"' EXIT
+trap 'rm -rf "$packed" "$log" "$log".*' EXIT
 put() {  # put PROGRAM
   strip -o "$packed/$(basename "$1")" "$1"
 }
@@ -49,19 +50,37 @@ for program in "$packed"/nibble*; do
   [[ -z $foreign ]] || { echo "tools/gpu_pack.sh: $program needs ${foreign//$'\n'/, }" >&2; exit 1; }
 done
 
-# The tests that compile without a GPU fill the cache; other architectures' entries stay here.
-mkdir "$packed/cubins"
+# The tests that compile without a GPU fill the cache, each program in as many parts as there are jobs. What
+# they used is packed, but for other architectures' entries.
+cache=$build/cubins
+mkdir -p "$cache" "$packed/cubins"
+touch -d '-1 second' "$packed/begun"
 for name in cuda kernels bench capi; do
-  NIBBLE_CUBIN_CACHE=$packed/cubins "$packed/nibble_${name}_test" --gtest_filter="$compiling" \
-    >"$log" 2>&1 && continue
-  # What compiles is carried all the same: another architecture's failure is a matter of the tests.
-  sed -n "s/^\[  FAILED  \] \([A-Za-z]*\.[A-Za-z]*\).*/does not compile: $name: \1/p" "$log" | sort -u >&2
+  parts=()
+  for ((part = 0; part < jobs; ++part)); do
+    NIBBLE_CUBIN_CACHE=$cache GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$part \
+      "$packed/nibble_${name}_test" --gtest_also_run_disabled_tests --gtest_filter="$compiling" \
+      >"$log.$part" 2>&1 &
+    parts+=($!)
+  done
+  for ((part = 0; part < jobs; ++part)); do
+    wait "${parts[part]}" && continue
+    # What compiles is carried all the same: another architecture's failure is a matter of the tests.
+    failed=$(sed -n 's|^\[  FAILED  \] \([A-Za-z0-9_/]*\.[A-Za-z0-9_/]*\).*|\1|p' "$log.$part" | sort -u)
+    for test in ${failed:-"the program itself"}; do echo "does not compile: $name: $test" >&2; done
+  done
 done
-find "$packed/cubins" -type f | while read -r entry; do
-  grep -qaF "$arch" "$entry" || rm "$entry"
+find "$cache" -type f -name '*.cubin' -newer "$packed/begun" | while read -r entry; do
+  if grep -qaE "$arch|compute_80" "$entry"; then ln "$entry" "$packed/cubins" || cp "$entry" "$packed/cubins"; fi
 done
+rm "$packed/begun"
 
+# Variants of one kernel differ in little, and lie further from each other than gzip looks back.
 kernels=$(find "$packed/cubins" -type f | wc -l)
+if command -v xz >/dev/null; then
+  tar -C "$packed" -cf - cubins | xz -T1 --lzma2=preset=4,dict=64MiB >"$packed/cubins.tar.xz"
+  rm -r "$packed/cubins"
+fi
 tar -C "$packed" -czf "$out/programs.tar.gz.new" .
 mv "$out/programs.tar.gz.new" "$out/programs.tar.gz"
 bytes=$(stat -c %s "$out/programs.tar.gz")

@@ -106,6 +106,33 @@ def test_some_skipped_are_said_with_the_reason(source_dir, carried):
     assert "cuda: 1 skipped: one GPU only" in result.stdout
 
 
+def test_shards_run_side_by_side_and_are_added_up(source_dir, carried):
+    # Each waits for the other one's mark, which only comes where both run at once.
+    program(carried / "nibble_cuda_test", f'mark={carried}/shard\n'
+            'touch $mark.$GTEST_SHARD_INDEX\n'
+            'until [ -f $mark.0 ] && [ -f $mark.1 ]; do sleep 0.05; done\n'
+            'echo "part $GTEST_SHARD_INDEX of $GTEST_TOTAL_SHARDS"\n'
+            'echo "[  PASSED  ] $((GTEST_SHARD_INDEX + 2)) tests."\n')
+    result = tool(source_dir, "gpu_check.sh", str(carried), "--only", "cuda", "--shards", "2", "--seconds", "20")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert table(result) == {"cuda": (5, 0, 0)}
+    assert "part 0 of 2\n" in result.stdout and "part 1 of 2\n" in result.stdout
+
+
+@pytest.mark.parametrize("second, row, note", [
+    ('echo "[  PASSED  ] 1 test."; echo "[  FAILED  ] 2 tests, listed below:"; exit 1', (4, 2, 0), ""),
+    ('echo "[ RUN      ] Cuda.X"; kill -SEGV $$', (3, 1, 0), "cuda, shard 1: ended with status 139"),
+    ("sleep 30", (3, 1, 0), "cuda, shard 1: stopped after 1 s"),
+])
+def test_a_shard_that_failed_fails_the_whole(source_dir, carried, second, row, note):
+    program(carried / "nibble_cuda_test",
+            f"if [ $GTEST_SHARD_INDEX = 1 ]; then {second}; else {PASSED.strip()}; fi\n".replace("\n;", ";"))
+    result = tool(source_dir, "gpu_check.sh", str(carried), "--only", "cuda", "--shards", "2", "--seconds", "1")
+    assert result.returncode == 1
+    assert table(result) == {"cuda": row}
+    assert note in result.stdout
+
+
 def test_sanitizers_run_each_suite_once_more(source_dir, carried):
     tools = carried / "bin"
     tools.mkdir()
@@ -145,7 +172,32 @@ def test_what_was_packed_is_unpacked_once(source_dir, carried, tmp_path):
     assert result.returncode == 2 and "has no nibble" in result.stderr
 
 
+def test_kernels_are_unpacked_without_xz_too(source_dir, carried, tmp_path):
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    (carried / "cubins").mkdir()
+    (carried / "cubins" / "a.cubin").write_text("kernel")
+    with tarfile.open(carried / "cubins.tar.xz", "w:xz") as archive:
+        archive.add(carried / "cubins", "cubins")
+    program(carried / "nibble_cuda_test", 'cat "$NIBBLE_CUBIN_CACHE/a.cubin"\n' + PASSED)
+    with tarfile.open(packed / "programs.tar.gz", "w:gz") as archive:
+        for path in [*carried.glob("nibble*"), carried / "cubins.tar.xz"]:
+            archive.add(path, path.name)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for place in filter(os.path.isdir, os.environ["PATH"].split(":")):
+        for name in os.listdir(place):
+            if name != "xz" and not (tools / name).is_symlink():
+                (tools / name).symlink_to(os.path.join(place, name))
+    for number, path in enumerate([os.environ["PATH"], str(tools)]):
+        temporary = tmp_path / f"tmp{number}"
+        temporary.mkdir()
+        result = tool(source_dir, "gpu_check.sh", str(packed), "--only", "cuda", TMPDIR=str(temporary), PATH=path)
+        assert result.returncode == 0 and "kernel[====" in result.stdout, result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("name, words, part", [
+    ("gpu_check.sh", ("--shards", "0"), "--shards 0 is no number from 1 to 99"),
     ("gpu_check.sh", ("/nowhere",), "/nowhere has no nibble"),
     ("gpu_check.sh", ("--only",), "--only needs a value"),
     ("gpu_check.sh", ("--fast",), "there is no option --fast"),

@@ -175,6 +175,12 @@ T __shfl_up_sync(unsigned, T value, unsigned distance) {
   return simt::exchange(
       value, [&](auto shown) { return shown(lane >= distance ? lane - distance : lane); });
 }
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  const unsigned lane = simt::block->current % 32;
+  return simt::exchange(value,
+                        [&](auto shown) { return shown(lane ^ static_cast<unsigned>(mask)); });
+}
 inline unsigned __ballot_sync(unsigned, bool value) {
   return simt::exchange(value, [](auto shown) {
     unsigned bits = 0;

@@ -324,8 +324,9 @@ void gemm(const GemmParams& params, ThreadPool& pool) {
   check(params);
   const bool bf16 = params.weights.format() == Format::kBf16;
   const std::int64_t count = Units(params).count();
-  ShareQueue queue(count, pool.threads());
-  pool.run_for(least_ns(params, count), [&](int thread) {
+  const int most = params.most_threads;
+  ShareQueue queue(count, most == 0 ? pool.threads() : std::min(most, pool.threads()));
+  const auto work = [&](int thread) {
     Units units(params);
     Scratch scratch;
     while (const auto number = queue.next(thread)) {
@@ -338,7 +339,8 @@ void gemm(const GemmParams& params, ThreadPool& pool) {
       unit.next = GemmAccess::tile(params.weights, next.expert, next.first_tile);
       IntegerUnit(params, unit, scratch).run();
     }
-  });
+  };
+  pool.run_for(least_ns(params, count), work, most);
 }
 
 std::string gemm_name(Format weights, Format activations, Isa isa) {

@@ -36,6 +36,7 @@ struct GemmParams {
   std::span<const std::int32_t> offsets;
   std::span<const std::int32_t> row_of;  // [slots]: the row of `activations` in each slot
   std::span<float> output;               // [slots, n]
+  int most_threads = 0;                  // of the pool; 0: all
 };
 
 // Shapes that do not fit together are our caller's mistake (NIBBLE_CHECK). Neither allocates nor

@@ -1,6 +1,10 @@
 #include "kernels/moe/layer_checks.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+
+#include "formats/quantize.h"
 
 namespace nibble {
 
@@ -36,6 +40,24 @@ Result<> check_expert_sizes(std::span<const QuantizedMatrix> experts, std::strin
     }
   }
   return {};
+}
+
+Result<float> largest_input_scale(std::span<const QuantizedMatrix> experts, std::string_view name) {
+  float largest = 0;
+  for (std::size_t expert = 0; expert < experts.size(); ++expert) {
+    const std::optional<float>& scale = experts[expert].input_scale;
+    if (!scale) {
+      return input_error(
+          "{} of expert {} has no input scale; choose scales by row, or bf16 activations", name,
+          expert);
+    }
+    if (const std::string_view fault = factor_fault(*scale); !fault.empty()) {
+      return input_error("{} of expert {} has input scale {}, which {}", name, expert, *scale,
+                         fault);
+    }
+    largest = std::max(largest, *scale);
+  }
+  return largest;
 }
 
 }  // namespace nibble

@@ -22,4 +22,8 @@ Result<> check_bias(std::span<const float> bias, std::string_view name, std::int
 Result<> check_expert_sizes(std::span<const QuantizedMatrix> experts, std::string_view name,
                             std::int64_t count, std::int64_t rows, std::int64_t columns);
 
+// One factor serves the input of all experts: the largest, so that no expert's input saturates that
+// the checkpoint's own factor would hold.
+Result<float> largest_input_scale(std::span<const QuantizedMatrix> experts, std::string_view name);
+
 }  // namespace nibble

@@ -75,28 +75,6 @@ Result<> check_weights(const MoeConfig& config, const MoeWeights& weights) {
   return {};
 }
 
-// One factor serves the input of all experts: the largest, so that no expert's input saturates
-// that the checkpoint's own factor would hold.
-Result<std::optional<float>> largest_input_scale(std::span<const QuantizedMatrix> experts,
-                                                 std::string_view name) {
-  float largest = 0;
-  for (std::size_t expert = 0; expert < experts.size(); ++expert) {
-    const std::optional<float>& scale = experts[expert].input_scale;
-    if (!scale) {
-      return input_error(
-          "{} of expert {} has no input scale; choose scales by row, or bf16 "
-          "activations",
-          name, expert);
-    }
-    if (const std::string_view fault = factor_fault(*scale); !fault.empty()) {
-      return input_error("{} of expert {} has input scale {}, which {}", name, expert, *scale,
-                         fault);
-    }
-    largest = std::max(largest, *scale);
-  }
-  return std::optional(largest);
-}
-
 }  // namespace
 
 // What moe() may see of a layer and of its workspace.
@@ -265,7 +243,8 @@ struct MoeAccess {
           .activations = workspace.gate_up_input_,
           .offsets = workspace.offsets_,
           .row_of = row_of,
-          .output = gate_up},
+          .output = gate_up,
+          .most_threads = threads_for(layer.config_.threads.gate_up, workspace.tokens_)},
          pool);
     activate({.gate_up = gate_up,
               .expert_of = expert_of(workspace, slots),
@@ -281,7 +260,8 @@ struct MoeAccess {
           .activations = workspace.down_input_,
           .offsets = workspace.offsets_,
           .row_of = std::span(workspace.every_row_).first(slots),
-          .output = workspace.down_.first(slots * static_cast<std::size_t>(workspace.hidden_))},
+          .output = workspace.down_.first(slots * static_cast<std::size_t>(workspace.hidden_)),
+          .most_threads = threads_for(layer.config_.threads.down, workspace.tokens_)},
          pool);
     ended(params, "moe.down");
   }
@@ -306,6 +286,15 @@ struct MoeAccess {
     return std::span(workspace.expert_of_).first(slots);
   }
 };
+
+int threads_for(std::span<const ThreadRange> ranges, std::int64_t tokens) {
+  const ThreadRange* best = nullptr;
+  for (const ThreadRange& range : ranges) {
+    if (tokens < range.from_tokens || tokens > range.tokens) continue;
+    if (best == nullptr || range.tokens < best->tokens) best = &range;
+  }
+  return best == nullptr ? 0 : best->threads;
+}
 
 Result<MoeLayer> MoeLayer::make(MoeConfig config, const MoeWeights& weights, ThreadPool& pool) {
   return MoeAccess::make_layer(std::move(config), weights, pool);

@@ -35,6 +35,20 @@
 
 namespace nibble {
 
+// How many threads a product takes at some numbers of tokens: what a tuner chose for this processor
+// (docs/tuning.md). The bits are the same for any.
+struct ThreadRange {
+  std::int64_t from_tokens = 0;
+  std::int64_t tokens = 0;
+  int threads = 0;  // at most so many; 0: all
+};
+struct MoeThreads {
+  std::vector<ThreadRange> gate_up;
+  std::vector<ThreadRange> down;
+};
+// Of the range that holds `tokens` and ends first; 0, which is all, where none does.
+int threads_for(std::span<const ThreadRange> ranges, std::int64_t tokens);
+
 struct MoeConfig {
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;  // of one routed expert
@@ -47,6 +61,7 @@ struct MoeConfig {
   // Otherwise every row takes its own.
   bool static_input_scales = false;
   Isa isa = best_isa();
+  MoeThreads threads = {};  // of the products; whatever else a layer does takes all
 };
 
 // Canonical weights, as views. Biases are empty where a model has none; `router` is absent where

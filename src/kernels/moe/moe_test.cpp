@@ -231,6 +231,26 @@ TEST(Moe, HasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST(Moe, HasTheSameBitsForAnyChoiceOfThreads) {
+  const TestLayer layer(shapes().front());
+  MoeConfig config = layer.config(Format::kBf16);
+  const std::vector<float> expected = layer.run(config, 1);
+  for (const int gate_up : {1, 2, 9}) {
+    config.threads = {.gate_up = {{1, 1 << 20, gate_up}}, .down = {{1, 1 << 20, 3 - gate_up % 3}}};
+    EXPECT_TRUE(same_bits(layer.run(config, 3), expected)) << gate_up;
+  }
+}
+
+TEST(Moe, ThreadsAreThoseOfTheRangeThatHoldsTheTokensAndEndsFirst) {
+  const std::vector<ThreadRange> ranges = {{17, 64, 4}, {1, 1, 1}, {13, 48, 2}, {65, 80, 0}};
+  const std::pair<std::int64_t, int> wanted[] = {{0, 0},  {1, 1},  {2, 0},  {12, 0}, {13, 2},
+                                                 {48, 2}, {49, 4}, {64, 4}, {65, 0}, {81, 0}};
+  for (const auto& [tokens, threads] : wanted) {
+    EXPECT_EQ(threads_for(ranges, tokens), threads) << tokens;
+  }
+  EXPECT_EQ(threads_for({}, 1), 0);
+}
+
 TEST(Moe, HasTheSameBitsOnEveryInstructionSetWithTheIdsGiven) {
   for (TestShape shape : shapes()) {
     if (shape.format == Format::kBf16) continue;

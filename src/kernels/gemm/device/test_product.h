@@ -16,6 +16,7 @@
 
 #include "kernels/device/test_gpu.h"
 #include "kernels/gemm/device/prepack.h"
+#include "kernels/gemm/device/test_runs.h"
 #include "kernels/gemm/device/test_tiles.h"
 #include "kernels/gemm/device/w4a16.h"
 
@@ -66,16 +67,7 @@ class Product {
     SCOPED_TRACE(what_.name + ": " + to_string(problem()) + ", " + to_string(tactic) + " " + arch);
     const W4A16Kernel kernel = value_of(W4A16Kernel::make(gpu, problem(), tactic, arch));
     if (arch == "compute_80") expect_compute_80(gpu, kernel.kernel());
-    std::vector<std::byte> first;
-    for (int run = 0; run < runs; ++run) {
-      std::vector<std::byte> bytes = run_once(kernel, stream);
-      if (run == 0) {
-        compare(bytes);
-        first = std::move(bytes);
-      } else {
-        EXPECT_EQ(std::memcmp(first.data(), bytes.data(), bytes.size()), 0) << "run " << run;
-      }
-    }
+    compare(same_bytes_of(runs, [&] { return run_once(kernel, stream); }));
   }
 
  private:

@@ -1,8 +1,9 @@
 // One W4A4 product on a GPU against Blackwell's arithmetic in double precision: its inputs, the
 // run, the comparison.
 //
-//   W4A4Product product({"ragged", {3}, {.n = 37, .k = 96}});
-//   product.expect_right(gpu, stream, tactic);
+//   W4A4Product product({.name = "ragged", .counts = {3}, .problem = {.n = 37, .k = 96}});
+//   product.expect_right(gpu, stream, tactic);  // of any tactic: the reference is computed once
+//   EXPECT_EQ(product.fault(bytes), "");
 #pragma once
 
 #include <algorithm>
@@ -10,125 +11,113 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/stats.h"
 #include "formats/codec.h"
 #include "formats/quantize.h"
 #include "formats/scale_layout.h"
 #include "kernels/device/test_gpu.h"
-#include "kernels/gemm/device/w4a4.h"
+#include "kernels/gemm/device/test_runs.h"
+#include "kernels/gemm/device/test_w4a4_cases.h"
+#include "kernels/gemm/device/test_w4a4_matrix.h"
 
 namespace nibble {
-
-struct W4A4Case {
-  std::string name;
-  std::vector<int> counts;      // tokens of each expert
-  W4A4Problem problem;          // its experts follow from the counts
-  bool gathered = false;        // rows of tokens in another order, some of them twice
-  bool rounded_scales = false;  // an expert's scales begin at a multiple of 128 rows
-  bool token_factors = false;   // every row has its own
-  bool powers_of_two = false;   // scales
-  std::uint8_t poison = 0x7f;   // where the layout of scales has no scale
-};
-
-// A matrix of 4-bit blocks in row-major form.
-struct W4A4Matrix {
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  int block = 16;
-  std::vector<std::uint8_t> codes;
-  std::vector<std::uint8_t> scales;
-
-  std::int64_t blocks() const { return columns / block; }
-  double value(std::int64_t row, std::int64_t column) const {
-    const std::uint8_t byte = codes[static_cast<std::size_t>((row * columns + column) / 2)];
-    const int code = column % 2 == 0 ? byte & 15 : byte >> 4;
-    constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-    const double magnitude = kValues[code & 7] * (code >= 8 ? -1 : 1);
-    const std::uint8_t scale = scales[static_cast<std::size_t>(row * blocks() + column / block)];
-    if (block == 32) return std::ldexp(magnitude, scale - 127);
-    const int exponent = scale >> 3;
-    const double mantissa = exponent > 0 ? 1 + (scale & 7) / 8.0 : (scale & 7) / 8.0;
-    return magnitude * std::ldexp(mantissa, (exponent > 0 ? exponent : 1) - 7);
-  }
-};
-
-inline W4A4Matrix random_w4a4(std::int64_t rows, std::int64_t columns, const W4A4Case& what,
-                              Random& random) {
-  const bool mxfp4 = what.problem.format == Format::kMxfp4;
-  W4A4Matrix matrix{.rows = rows, .columns = columns, .block = mxfp4 ? 32 : 16};
-  matrix.codes.resize(static_cast<std::size_t>(rows * columns / 2));
-  matrix.scales.resize(static_cast<std::size_t>(rows * matrix.blocks()));
-  for (std::uint8_t& byte : matrix.codes) byte = static_cast<std::uint8_t>(random.below(256));
-  for (std::uint8_t& scale : matrix.scales) {
-    if (mxfp4) {
-      scale = static_cast<std::uint8_t>(118 + random.below(9));
-    } else if (what.powers_of_two) {
-      scale = static_cast<std::uint8_t>((1 + random.below(14)) * 8);
-    } else {
-      scale = static_cast<std::uint8_t>(random.below(127));  // subnormal ones among them
-    }
-  }
-  return matrix;
-}
-
-// The 128x4 order of a list of rows, one after the other at `first`; everything else is poison.
-inline void put_scales(const W4A4Matrix& matrix, std::int64_t first,
-                       std::vector<std::uint8_t>& to) {
-  for (std::int64_t row = 0; row < matrix.rows; ++row) {
-    for (std::int64_t column = 0; column < matrix.blocks(); ++column) {
-      to[static_cast<std::size_t>(swizzled_offset(first + row, column, matrix.blocks()))] =
-          matrix.scales[static_cast<std::size_t>(row * matrix.blocks() + column)];
-    }
-  }
-}
 
 class W4A4Product {
  public:
   explicit W4A4Product(W4A4Case what) : what_(std::move(what)) {
     Random random(17);
-    what_.problem.experts = static_cast<std::int64_t>(what_.counts.size());
+    what_.problem = problem_of(what_);
     make_weights(random);
     make_tokens(random);
   }
 
   const W4A4Problem& problem() const { return what_.problem; }
 
-  // Runs and compares; `runs` times, which must give the same bits.
+  // Runs and compares, as the case says. A fault names the tactic, whatever it is.
   void expect_right(const cuda::Device& gpu, cuda::Stream& stream, const W4A4Tactic& tactic,
-                    int runs = 1, const std::string& arch = "") {
+                    const std::string& arch = "") {
     SCOPED_TRACE(what_.name + ": " + to_string(problem()) + ", " + to_string(tactic) + " " + arch);
-    // Whatever the chip that is here has.
-    check_ok(check_tactic(problem(), tactic, kSm120Limits));
-    const W4A4Kernel kernel = value_of(W4A4Kernel::make(gpu, problem(), tactic, arch));
-    std::vector<std::byte> first;
-    for (int run = 0; run < runs; ++run) {
-      std::vector<std::byte> bytes = run_once(kernel, stream);
-      if (run == 0) {
-        compare(bytes);
-        first = std::move(bytes);
+    try {
+      if (what_.quantizes) {
+        expect_fused_quantization(gpu, stream, tactic);
+        return;
+      }
+      const W4A4Kernel kernel = kernel_of(gpu, problem(), tactic, arch);
+      EXPECT_EQ(fault(same_bytes_of(what_.runs, [&] { return run_once(kernel, stream); })), "");
+    } catch (const std::exception& thrown) {
+      ADD_FAILURE() << thrown.what();
+    }
+  }
+
+  // What is wrong with the bytes of an output, or "".
+  std::string fault(const std::vector<std::byte>& bytes) {
+    make_references();
+    double differences = 0;
+    double squares = 0;
+    double largest = -1;
+    std::size_t worst = 0;
+    for (std::size_t at = 0; at < references_.size(); ++at) {
+      const double difference = got(bytes, at) - references_[at];
+      differences += difference * difference;
+      squares += references_[at] * references_[at];
+      // A NaN stays where it is found first.
+      if (std::isnan(largest) || std::abs(difference) <= largest) continue;
+      largest = std::abs(difference);
+      worst = at;
+    }
+    // Not a number is not below a limit either.
+    if (references_.empty() || differences <= limit() * limit() * squares) return "";
+    const auto columns = static_cast<std::size_t>(problem().columns());
+    return fmt::format(
+        "off by {:.3g} of the outputs' size, {:.3g} at most; slot {}, column {}: {}, not {}",
+        std::sqrt(differences / squares), limit(), worst / columns, worst % columns,
+        got(bytes, worst), references_[worst]);
+  }
+
+  // The bytes of an output without a fault.
+  std::vector<std::byte> right_bytes() {
+    make_references();
+    std::vector<std::byte> bytes(output_bytes());
+    for (std::size_t at = 0; at < references_.size(); ++at) {
+      const auto value = static_cast<float>(references_[at]);
+      if (problem().output == W4A4Output::kFp32) {
+        std::memcpy(bytes.data() + at * 4, &value, 4);
       } else {
-        EXPECT_EQ(std::memcmp(first.data(), bytes.data(), bytes.size()), 0) << "run " << run;
+        const std::uint16_t bits =
+            problem().output == W4A4Output::kFp16 ? float_to_fp16(value) : float_to_bf16(value);
+        std::memcpy(bytes.data() + at * 2, &bits, 2);
       }
     }
+    return bytes;
+  }
+
+  static constexpr float kOutputFactor = 0.0125F;
+
+ private:
+  bool gated() const { return what_.problem.epilogue != Epilogue::kPlain; }
+  std::int64_t slots() const { return offsets_.back(); }
+
+  // Within the memory of sm_120, whatever the chip that is here has.
+  static W4A4Kernel kernel_of(const cuda::Device& gpu, const W4A4Problem& problem,
+                              const W4A4Tactic& tactic, const std::string& arch = "") {
+    check_ok(check_tactic(problem, tactic, kSm120Limits));
+    return value_of(W4A4Kernel::make(gpu, problem, tactic, arch));
   }
 
   // The fused quantization gives the bits that formats/quantize.h makes of the same product's
   // floats.
   void expect_fused_quantization(const cuda::Device& gpu, cuda::Stream& stream,
                                  const W4A4Tactic& tactic) {
-    SCOPED_TRACE(what_.name + ": " + to_string(problem()) + ", " + to_string(tactic));
-    what_.problem.output = W4A4Output::kFp32;
-    const std::vector<std::byte> floats =
-        run_once(value_of(W4A4Kernel::make(gpu, problem(), tactic)), stream);
-    compare(floats);
-    what_.problem.output = W4A4Output::kNvfp4;
+    const std::vector<std::byte> floats = run_once(kernel_of(gpu, problem(), tactic), stream);
+    EXPECT_EQ(fault(floats), "");
     const std::vector<std::byte> codes =
-        run_once(value_of(W4A4Kernel::make(gpu, problem(), tactic)), stream);
+        run_once(kernel_of(gpu, quantized_problem(problem()), tactic), stream);
     const auto columns = static_cast<std::size_t>(problem().columns());
     std::vector<float> row(columns);
     std::vector<std::uint8_t> expected(columns / 2);
@@ -146,12 +135,6 @@ class W4A4Product {
       }
     }
   }
-
-  static constexpr float kOutputFactor = 0.0125F;
-
- private:
-  bool gated() const { return what_.problem.epilogue != Epilogue::kPlain; }
-  std::int64_t slots() const { return offsets_.back(); }
 
   void make_weights(Random& random) {
     const W4A4Problem& problem = what_.problem;
@@ -221,9 +204,10 @@ class W4A4Product {
     }
   }
 
-  std::size_t output_bytes() const {
+  std::size_t output_bytes() const { return output_bytes(problem().output); }
+  std::size_t output_bytes(W4A4Output output) const {
     const std::int64_t values = slots() * problem().columns();
-    switch (problem().output) {
+    switch (output) {
       case W4A4Output::kNvfp4:
         return static_cast<std::size_t>(values / 2);
       case W4A4Output::kFp32:
@@ -250,8 +234,9 @@ class W4A4Product {
     const GpuArray<int> row_of(row_of_);
     const GpuArray<int> scale_rows(scale_rows_);
     const GpuArray<float> slot_weight(slot_weight_);
-    const auto output = GpuArray<std::byte>::poisoned(output_bytes() + 64);
-    const bool fp4 = problem().output == W4A4Output::kNvfp4;
+    const std::size_t of_output = output_bytes(kernel.problem().output);
+    const auto output = GpuArray<std::byte>::poisoned(of_output + 64);
+    const bool fp4 = kernel.problem().output == W4A4Output::kNvfp4;
     const auto output_scales = GpuArray<std::uint8_t>::poisoned(
         fp4 ? static_cast<std::size_t>(swizzled_bytes(slots(), problem().columns() / 16)) : 0);
     const auto partials = GpuArray<float>::poisoned(kernel.partial_bytes() / sizeof(float));
@@ -280,19 +265,22 @@ class W4A4Product {
                                 .swiglu_limit = 7}));
     check_ok(stream.synchronize());
     std::vector<std::byte> bytes = output.read();
-    for (std::size_t at = output_bytes(); at < bytes.size(); ++at) {
+    for (std::size_t at = of_output; at < bytes.size(); ++at) {
       EXPECT_EQ(bytes[at], std::byte{0xff}) << "written behind the output";
     }
-    bytes.resize(output_bytes());
+    bytes.resize(of_output);
     if (fp4) output_scales_ = output_scales.read();
     return bytes;
   }
 
   double product(std::size_t expert, std::int64_t row, std::int64_t slot) const {
     const std::int64_t token = row_of_[static_cast<std::size_t>(slot)];
+    const std::int64_t k = problem().k;
+    const float* weights = weights_[expert].values.data() + row * k;
+    const float* values = tokens_.values.data() + token * k;
     double sum = 0;
-    for (std::int64_t column = 0; column < problem().k; ++column) {
-      sum += weights_[expert].value(row, column) * tokens_.value(token, column);
+    for (std::int64_t column = 0; column < k; ++column) {
+      sum += static_cast<double>(weights[column]) * static_cast<double>(values[column]);
     }
     const bool up = gated() && (row < problem().n / 2) == problem().up_first;
     sum *= static_cast<double>(alpha_[2 * expert + (up ? 1 : 0)]) *
@@ -318,7 +306,7 @@ class W4A4Product {
     return gate / (1 + std::exp(-1.702 * gate)) * (up + 1);
   }
 
-  double got(const std::vector<std::byte>& bytes, std::int64_t at) const {
+  double got(const std::vector<std::byte>& bytes, std::size_t at) const {
     if (problem().output == W4A4Output::kFp32) {
       float value = 0;
       std::memcpy(&value, bytes.data() + at * 4, 4);
@@ -337,42 +325,20 @@ class W4A4Product {
     return problem().output == W4A4Output::kFp16 ? 5e-4 : 4e-3;
   }
 
-  // Expected outputs, in the order of compare(): the same for all tactics and outputs.
+  // Expected outputs [slots, columns]: the same for all tactics.
   void make_references() {
-    const std::int64_t columns = problem().columns();
-    // A sample of the columns where there are many, another one for each slot.
-    stride_ = std::max<std::int64_t>(slots() * columns * problem().k / 40'000'000, 1);
+    if (!references_.empty()) return;
     for (std::size_t expert = 0; expert < what_.counts.size(); ++expert) {
       for (std::int64_t slot = offsets_[expert]; slot < offsets_[expert + 1]; ++slot) {
-        for (std::int64_t column = slot % stride_; column < columns; column += stride_) {
+        for (std::int64_t column = 0; column < problem().columns(); ++column) {
           references_.push_back(expected(expert, slot, column));
         }
       }
     }
   }
 
-  void compare(const std::vector<std::byte>& bytes) {
-    if (references_.empty()) make_references();
-    const std::int64_t columns = problem().columns();
-    double differences = 0;
-    double squares = 0;
-    auto reference = references_.begin();
-    for (std::int64_t slot = 0; slot < slots(); ++slot) {
-      for (std::int64_t column = slot % stride_; column < columns; column += stride_) {
-        const double difference = got(bytes, slot * columns + column) - *reference;
-        differences += difference * difference;
-        squares += *reference * *reference;
-        ++reference;
-      }
-    }
-    EXPECT_TRUE(std::isfinite(differences));
-    if (squares == 0) return;  // no tokens
-    EXPECT_LE(std::sqrt(differences / squares), limit());
-  }
-
   W4A4Case what_;
   std::vector<double> references_;
-  std::int64_t stride_ = 1;
   std::vector<W4A4Matrix> weights_;
   W4A4Matrix tokens_;
   std::vector<std::uint8_t> codes_;

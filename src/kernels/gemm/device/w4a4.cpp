@@ -19,31 +19,23 @@ bool is_gated(const W4A4Problem& problem) {
   return problem.epilogue != Epilogue::kPlain;
 }
 
-std::string_view constant_of(W4A4Output output) {
+// As the device code names an output's elements, and as texts name the output.
+struct OutputNames {
+  std::string_view constant;
+  std::string_view text;
+};
+OutputNames names_of(W4A4Output output) {
   switch (output) {
     case W4A4Output::kBf16:
-      return "kBf16";
+      return {"kBf16", "bf16"};
     case W4A4Output::kFp16:
-      return "kFp16";
+      return {"kFp16", "fp16"};
     case W4A4Output::kFp32:
+      return {"kFp32", "fp32"};
     case W4A4Output::kNvfp4:  // by kFp4Output; elements are not used then
-      return "kFp32";
+      return {"kFp32", "nvfp4"};
   }
-  return "?";
-}
-
-std::string_view name_of(W4A4Output output) {
-  switch (output) {
-    case W4A4Output::kBf16:
-      return "bf16";
-    case W4A4Output::kFp16:
-      return "fp16";
-    case W4A4Output::kFp32:
-      return "fp32";
-    case W4A4Output::kNvfp4:
-      return "nvfp4";
-  }
-  return "?";
+  return {"?", "?"};
 }
 
 std::string_view constant_of(Epilogue epilogue) {
@@ -85,7 +77,7 @@ extern "C" __global__ void __launch_bounds__({}, {})
 )",
       tactic.way == Way::kTokensOnM ? "kTokensOnM" : "kWeightsOnM", tactic.m, tactic.n, tactic.k,
       tactic.stages, tactic.warps_m, tactic.warps_n, tactic.blocks_per_sm, tactic.split,
-      problem.format == Format::kNvfp4 ? "kNvfp4" : "kMxfp4", constant_of(problem.output),
+      problem.format == Format::kNvfp4 ? "kNvfp4" : "kMxfp4", names_of(problem.output).constant,
       problem.output == W4A4Output::kNvfp4, constant_of(problem.epilogue), problem.bias,
       problem.up_first, problem.n, problem.k, problem.experts, tactic.threads(),
       tactic.blocks_per_sm);
@@ -130,7 +122,7 @@ Result<> check_gated_tile(const W4A4Problem& problem, const W4A4Tactic& tactic) 
   if (weights % unit == 0) return {};
   return input_error(
       "tactic {}: {} weight rows a warp; gate and up rows that become {} need a multiple of {}",
-      to_string(tactic), weights, name_of(problem.output), unit);
+      to_string(tactic), weights, names_of(problem.output).text, unit);
 }
 
 }  // namespace
@@ -150,7 +142,7 @@ std::string to_string(const W4A4Problem& problem) {
   return fmt::format("{} x [{}, {}] {} x {}{}{}{} -> {}", problem.experts, problem.n, problem.k,
                      to_string(problem.format), to_string(problem.format), epilogue,
                      problem.bias ? " with bias" : "", problem.up_first ? " up first" : "",
-                     name_of(problem.output));
+                     names_of(problem.output).text);
 }
 
 std::string to_string(const W4A4Tactic& tactic) {

@@ -82,6 +82,30 @@ struct W4A4Store : W4A4Shape<Config> {
     return token;
   }
 
+  // Weights on M: the two tokens of a lane's columns of an atom.
+  struct TokenPair {
+    Token of[2];
+  };
+  NIBBLE_DEVICE static TokenPair tokens_on_n(const W4A4Params& params, const Tables& tables,
+                                             const Place& place, int atom) {
+    const int at = (warp_n() * kAtomsN + atom) * 8 + 2 * (lane() % 4);
+    return {{token_of(params, tables, place, at), token_of(params, tables, place, at + 1)}};
+  }
+  // Tokens on M: that of a lane's row of an atom, in its upper or lower half.
+  NIBBLE_DEVICE static Token token_on_m(const W4A4Params& params, const Tables& tables,
+                                        const Place& place, int atom, int half) {
+    const int at = (warp_m() * kAtomsM + atom) * 16 + lane() / 4 + 8 * half;
+    return token_of(params, tables, place, at);
+  }
+
+  // The first weight row of an atom on M, and of one on N.
+  NIBBLE_DEVICE static int64_t weight_on_m(const Place& place, int atom) {
+    return int64_t{place.row_tile} * kWeightRows + (warp_m() * kAtomsM + atom) * 16;
+  }
+  NIBBLE_DEVICE static int64_t weight_on_n(const Place& place, int atom) {
+    return int64_t{place.row_tile} * kWeightRows + (warp_n() * kAtomsN + atom) * 8;
+  }
+
   // Field by field: an array that is indexed by a lane's number would lie in memory.
   NIBBLE_DEVICE static Token either(bool first, const Token& a, const Token& b) {
     return {first ? a.slot : b.slot, first ? a.there : b.there, first ? a.factor : b.factor,
@@ -105,25 +129,23 @@ struct W4A4Store : W4A4Shape<Config> {
     const bool odd = g % 2 != 0;
 #pragma unroll
     for (int n = 0; n < kAtomsN; ++n) {
-      const int at = (warp_n() * kAtomsN + n) * 8 + 2 * (lane() % 4);
-      const Token tokens[2] = {token_of(params, tables, place, at),
-                               token_of(params, tables, place, at + 1)};
+      const TokenPair tokens = tokens_on_n(params, tables, place, n);
 #pragma unroll
       for (int m = 0; m < kAtomsM; ++m) {
-        const int64_t row = int64_t{place.row_tile} * kWeightRows + (warp_m() * kAtomsM + m) * 16;
+        const int64_t row = weight_on_m(place, m);
 #pragma unroll
         for (int half = 0; half < 2 / kPerRow; ++half) {
           const int64_t column = row / kPerRow + 8 * half + g;
           const auto value = [&](int token) {
             const float(&four)[4] = sums[m][n];
             if constexpr (kGated) {
-              return expert.both(four[token], four[2 + token], column, tokens[token].factor);
+              return expert.both(four[token], four[2 + token], column, tokens.of[token].factor);
             }
-            return expert.plain(four[2 * half + token], column, tokens[token].factor);
+            return expert.plain(four[2 * half + token], column, tokens.of[token].factor);
           };
           const RowPair pair = exchange_rows(value(0), value(1), odd);
-          store_row(params, either(odd, tokens[1], tokens[0]), column - (odd ? 1 : 0), pair.low,
-                    pair.high);
+          store_row(params, either(odd, tokens.of[1], tokens.of[0]), column - (odd ? 1 : 0),
+                    pair.low, pair.high);
         }
       }
     }
@@ -137,12 +159,10 @@ struct W4A4Store : W4A4Shape<Config> {
     for (int m = 0; m < kAtomsM; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const Token token =
-            token_of(params, tables, place, (warp_m() * kAtomsM + m) * 16 + lane() / 4 + 8 * half);
+        const Token token = token_on_m(params, tables, place, m, half);
 #pragma unroll
         for (int n = 0; n < kAtomsN; n += kPerRow) {
-          const int64_t row = int64_t{place.row_tile} * kWeightRows + (warp_n() * kAtomsN + n) * 8;
-          const int64_t column = row / kPerRow + 2 * (lane() % 4);
+          const int64_t column = weight_on_n(place, n) / kPerRow + 2 * (lane() % 4);
           const auto value = [&](int i) {
             if constexpr (kGated) {
               return expert.both(sums[m][n][2 * half + i], sums[m][n + 1][2 * half + i], column + i,
@@ -173,23 +193,20 @@ struct W4A4Store : W4A4Shape<Config> {
     const int g = lane() / 4;
 #pragma unroll
     for (int n = 0; n < kAtomsN; ++n) {
-      const int at = (warp_n() * kAtomsN + n) * 8 + 2 * (lane() % 4);
-      const Token tokens[2] = {token_of(params, tables, place, at),
-                               token_of(params, tables, place, at + 1)};
+      const TokenPair tokens = tokens_on_n(params, tables, place, n);
 #pragma unroll
       for (int m = 0; m < kAtomsM; m += 2) {
-        const int64_t row = int64_t{place.row_tile} * kWeightRows + (warp_m() * kAtomsM + m) * 16;
-        const int64_t column = row / 2;
+        const int64_t column = weight_on_m(place, m) / 2;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           // Columns g and 8 + g of the block; the others are in the lanes 4 apart.
           const float first =
-              expert.both(sums[m][n][i], sums[m][n][2 + i], column + g, tokens[i].factor);
+              expert.both(sums[m][n][i], sums[m][n][2 + i], column + g, tokens.of[i].factor);
           const float second = expert.both(sums[m + 1][n][i], sums[m + 1][n][2 + i], column + 8 + g,
-                                           tokens[i].factor);
+                                           tokens.of[i].factor);
           const Nvfp4Block block =
               Nvfp4Block::of_lanes<4, 8>({first}, {second}, g, params.output_factor);
-          if (g == i) store_block(params, tokens[i], column, block);
+          if (g == i) store_block(params, tokens.of[i], column, block);
         }
       }
     }
@@ -203,12 +220,10 @@ struct W4A4Store : W4A4Shape<Config> {
     for (int m = 0; m < kAtomsM; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const Token token =
-            token_of(params, tables, place, (warp_m() * kAtomsM + m) * 16 + lane() / 4 + 8 * half);
+        const Token token = token_on_m(params, tables, place, m, half);
 #pragma unroll
         for (int n = 0; n < kAtomsN; n += 4) {
-          const int64_t row = int64_t{place.row_tile} * kWeightRows + (warp_n() * kAtomsN + n) * 8;
-          const int64_t column = row / 2;
+          const int64_t column = weight_on_n(place, n) / 2;
           const auto value = [&](int pair, int i) {
             return expert.both(sums[m][n + 2 * pair][2 * half + i],
                                sums[m][n + 2 * pair + 1][2 * half + i],

@@ -10,6 +10,8 @@
 #include <tuple>
 
 #include "cuda/compile.h"
+#include "formats/codec.h"
+#include "kernels/gemm/device/test_w4a4.h"
 
 namespace nibble {
 namespace {
@@ -155,11 +157,124 @@ TEST(W4A4Tactics, DefaultsFit) {
   }
 }
 
+// Every candidate runs each case of the tests on a GPU, or is refused with its bytes.
+TEST(W4A4Tactics, EveryCaseIsTestedOrRefusedWithNumbers) {
+  std::set<std::string> names;
+  for (const W4A4Case& what : w4a4_cases_of_every_tactic()) {
+    EXPECT_TRUE(names.insert(what.name).second) << what.name;
+    const W4A4Problem problem = problem_of(what);
+    const std::vector<W4A4Tactic> offered = w4a4_tactics(problem, kSm120Limits);
+    EXPECT_GE(offered.size(), 24U) << what.name;
+    for (W4A4Tactic tactic : w4a4_candidates()) {
+      const auto same_tile = [&tactic](const W4A4Tactic& other) {
+        return other.way == tactic.way && other.m == tactic.m && other.n == tactic.n &&
+               other.k == tactic.k;
+      };
+      if (std::any_of(offered.begin(), offered.end(), same_tile)) continue;
+      tactic.stages = 2;
+      tactic.blocks_per_sm = 1;
+      const W4A4Shared plan =
+          w4a4_shared(tactic, problem.weight_format(), static_cast<int>(problem.experts));
+      EXPECT_GT(plan.bytes, 101376U) << to_string(tactic);
+      EXPECT_EQ(refusal(problem, tactic),
+                "tactic " + to_string(tactic) + " takes " + std::to_string(plan.bytes) +
+                    " bytes of shared memory; a block has at most 101376");
+    }
+  }
+}
+
+// 352 over four and eight ranks, 1,856 over eight; 640 over eight in MXFP4: by every tactic.
+TEST(W4A4Tactics, RefuseSplitsThatAreNoWholeBlocks) {
+  for (const W4A4Problem& down : {W4A4Problem{.n = 72, .k = 88},
+                                  {.n = 72, .k = 44},
+                                  {.n = 72, .k = 232},
+                                  {.n = 72, .k = 80, .format = Format::kMxfp4}}) {
+    EXPECT_TRUE(w4a4_tactics(down, kSm120Limits).empty());
+    for (const W4A4Tactic& tactic : w4a4_candidates()) {
+      const std::string said = refusal(down, tactic);
+      EXPECT_NE(said.find("a matrix of 72 x " + std::to_string(down.k)), std::string::npos) << said;
+      EXPECT_NE(
+          said.find(down.format == Format::kNvfp4 ? "whole blocks of 16" : "whole blocks of 32"),
+          std::string::npos)
+          << said;
+    }
+  }
+}
+
 TEST(W4A4Choices, AreCountedIn32Bits) {
   const W4A4Tactic tactic{.way = Way::kWeightsOnM, .m = 128, .n = 8, .k = 256};
   EXPECT_TRUE(check_choices(kGateUpTp8, tactic, 1 << 20).ok());
   // 4 row tiles of 24 steps each: 2^31 / 96 tiles at most.
   EXPECT_FALSE(check_choices(kGateUpTp8, tactic, std::int64_t{22369621} * 8 + 1).ok());
+}
+
+// ---- what the tests on a GPU compare with
+// --------------------------------------------------------
+
+TEST(W4A4TestMatrix, ValuesAreThoseOfTheFormats) {
+  W4A4Matrix matrix{.rows = 1, .columns = 32, .block = 16, .codes = {}, .scales = {0, 0}};
+  for (int code = 0; code < 32; code += 2) {
+    matrix.codes.push_back(static_cast<std::uint8_t>((code & 15) | ((code + 1) & 15) << 4));
+  }
+  for (int scale = 0; scale < 127; ++scale) {
+    matrix.scales = {static_cast<std::uint8_t>(scale), static_cast<std::uint8_t>(126 - scale)};
+    for (int column = 0; column < 32; ++column) {
+      const float factor = e4m3_to_float(matrix.scales[static_cast<std::size_t>(column / 16)]);
+      const float code = e2m1_to_float(static_cast<std::uint8_t>(column % 16));
+      ASSERT_EQ(matrix.value(0, column), static_cast<double>(code * factor)) << scale;
+    }
+  }
+  matrix.block = 32;
+  for (int scale = 1; scale < 255; ++scale) {
+    matrix.scales = {static_cast<std::uint8_t>(scale)};
+    ASSERT_EQ(matrix.value(0, 7), 6 * static_cast<double>(e8m0_to_float(matrix.scales[0])));
+  }
+}
+
+std::vector<std::byte> with_float(std::vector<std::byte> bytes, std::size_t at, float value) {
+  std::memcpy(bytes.data() + at * 4, &value, 4);
+  return bytes;
+}
+
+// 11 slots of 72 columns.
+TEST(W4A4TestProduct, AWrongOutputIsAFault) {
+  W4A4Product product({.name = "right",
+                       .counts = {9, 0, 2},
+                       .problem = {.n = 72, .k = 176, .output = W4A4Output::kFp32}});
+  const std::vector<std::byte> right = product.right_bytes();
+  ASSERT_EQ(right.size(), 11U * 72 * 4);
+  EXPECT_EQ(product.fault(right), "");
+  float value = 0;
+  std::memcpy(&value, right.data() + std::size_t{5 * 72 + 7} * 4, 4);
+  const std::string off = product.fault(with_float(right, 5 * 72 + 7, value + 1));
+  EXPECT_NE(off.find("slot 5, column 7: "), std::string::npos) << off;
+  const std::string none = product.fault(with_float(right, 791, std::nanf("")));
+  EXPECT_NE(none.find("slot 10, column 71: nan"), std::string::npos) << none;
+  // Nothing was written, or rows stand in one another's place.
+  EXPECT_NE(product.fault(std::vector<std::byte>(right.size(), std::byte{0xff})), "");
+  EXPECT_NE(product.fault(std::vector<std::byte>(right.size(), std::byte{0})), "");
+  std::vector<std::byte> turned = right;
+  std::rotate(turned.begin(), turned.begin() + 72 * 4, turned.end());
+  EXPECT_NE(product.fault(turned), "");
+}
+
+TEST(W4A4TestProduct, RoundedOutputsAreRightAndTurnedSignsAreNot) {
+  for (const W4A4Output output : {W4A4Output::kBf16, W4A4Output::kFp16}) {
+    W4A4Product product(
+        {.name = "rounded",
+         .counts = {3},
+         .problem = {.n = 40, .k = 96, .output = output, .epilogue = Epilogue::kSwiGlu}});
+    std::vector<std::byte> bytes = product.right_bytes();
+    EXPECT_EQ(product.fault(bytes), "");
+    for (std::size_t at = 1; at < bytes.size(); at += 2) bytes[at] ^= std::byte{0x80};
+    EXPECT_NE(product.fault(bytes), "");
+  }
+}
+
+TEST(W4A4TestProduct, NoTokensHaveNoFault) {
+  W4A4Product product({.name = "none", .counts = {0, 0}, .problem = {.n = 72, .k = 176}});
+  EXPECT_EQ(product.right_bytes().size(), 0U);
+  EXPECT_EQ(product.fault({}), "");
 }
 
 // The widest tiles, the narrowest, and what a fused quantization and MXFP4 add.

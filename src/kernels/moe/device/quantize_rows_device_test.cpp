@@ -1,12 +1,6 @@
 // The kernel that quantizes rows, run on the host (test_simt.h), against formats/quantize.h.
 #include "kernels/device/test_simt.h"
 // Keep this line: device code comes after its stand-ins.
-template <class T>
-T __shfl_xor_sync(unsigned, T value, int mask) {
-  const unsigned lane = simt::block->current % 32;
-  return simt::exchange(value, [&](auto shown) { return shown(lane ^ unsigned(mask)); });
-}
-
 #include <cmath>
 #include <span>
 #include <vector>

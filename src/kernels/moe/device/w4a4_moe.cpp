@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "formats/quantize.h"
+#include "kernels/moe/layer_checks.h"
 
 namespace nibble {
 namespace {
@@ -86,8 +87,8 @@ Result<CudaW4A4MoeLayer> CudaW4A4MoeLayer::make(const cuda::Device& device, Cuda
   NIBBLE_RETURN_IF_ERROR(check_cuda_moe_weights(config, weights));
   if (config.static_input_scales) {
     NIBBLE_ASSIGN_OR_RETURN(layer.gate_up_input_scale_,
-                            static_input_scale(weights.gate_up, "gate_up"));
-    NIBBLE_ASSIGN_OR_RETURN(layer.down_input_scale_, static_input_scale(weights.down, "down"));
+                            largest_input_scale(weights.gate_up, "gate_up"));
+    NIBBLE_ASSIGN_OR_RETURN(layer.down_input_scale_, largest_input_scale(weights.down, "down"));
   }
   NIBBLE_RETURN_IF_ERROR(device.make_current());
   NIBBLE_ASSIGN_OR_RETURN(layer.gate_up_, upload_named(device, weights.gate_up, RowOrder::kGateUp,

@@ -23,26 +23,54 @@ CudaW4A4MoeTactics tactics_of(const CudaW4A4MoeProblem& problem, std::int64_t to
           .down = default_tactic(problem.down, rows, kSm120Limits)};
 }
 
+CudaW4A4MoeProblem layer_problem(const W4A4Layer& layer) {
+  const MoeWeights& weights = layer.test.weights;
+  return value_of(cuda_w4a4_moe_problem(layer.config(), layer.test.shape.format,
+                                        !weights.gate_up_bias.empty(), !weights.down_bias.empty()));
+}
+
+// Layers of other weights: as a case, but of plain SwiGLU and without biases.
+constexpr const char* kRandomLayers[] = {"one token", "one token, static", "gpt-oss"};
+CudaMoeConfig config_of_random(const W4A4Layer& like) {
+  CudaMoeConfig config = like.config();
+  config.activation = {};
+  return config;
+}
+
+constexpr const char* kLayersOfCompute80[] = {"few", "few, static"};
+
+void compile_layer(const CudaW4A4MoeProblem& problem, std::int64_t tokens,
+                   const std::string& arch) {
+  const CudaW4A4MoeTactics tactics = tactics_of(problem, tokens);
+  const auto expect_compiled = [](const auto& cubin) {
+    EXPECT_TRUE(cubin.ok()) << cubin.error().message;
+  };
+  expect_compiled(compile_w4a4(problem.gate_up, tactics.gate_up, arch));
+  expect_compiled(compile_w4a4(problem.down, tactics.down, arch));
+  expect_compiled(compile_moe_kernels(problem.shape, arch));
+  expect_compiled(compile_quantize(problem.tokens, arch));
+  expect_compiled(compile_quantize(problem.slots.value_or(problem.tokens), arch));
+}
+
 // Without a GPU, before a run on one: what the tests need is then compiled and kept.
 TEST(CudaW4A4MoePrograms, DISABLED_CompileForAnH200) {
-  const std::string arch = "sm_90a";
   for (const W4A4LayerCase& what : w4a4_layer_cases()) {
-    const W4A4Layer layer(what);
-    const MoeWeights& weights = layer.test.weights;
-    const CudaW4A4MoeProblem problem =
-        value_of(cuda_w4a4_moe_problem(layer.config(), what.shape.format,
-                                       !weights.gate_up_bias.empty(), !weights.down_bias.empty()));
-    const CudaW4A4MoeTactics tactics = tactics_of(problem, what.shape.tokens);
-    const auto gate_up = compile_w4a4(problem.gate_up, tactics.gate_up, arch);
-    EXPECT_TRUE(gate_up.ok()) << what.shape.name << ": " << gate_up.error().message;
-    const auto down = compile_w4a4(problem.down, tactics.down, arch);
-    EXPECT_TRUE(down.ok()) << what.shape.name << ": " << down.error().message;
-    const auto around = compile_moe_kernels(problem.shape, arch);
-    EXPECT_TRUE(around.ok()) << what.shape.name << ": " << around.error().message;
-    EXPECT_TRUE(compile_quantize(problem.tokens, arch).ok()) << what.shape.name;
-    const QuantizeShape slots = problem.slots.value_or(problem.tokens);
-    EXPECT_TRUE(compile_quantize(slots, arch).ok()) << what.shape.name;
+    SCOPED_TRACE(what.shape.name);
+    compile_layer(layer_problem(W4A4Layer(what)), what.shape.tokens, "sm_90a");
   }
+  for (const char* const name : kRandomLayers) {
+    SCOPED_TRACE(std::string("random, as ") + name);
+    const W4A4Layer like(w4a4_layer_case(name));
+    const CudaMoeConfig config = config_of_random(like);
+    compile_layer(value_of(cuda_w4a4_moe_problem(config, like.test.shape.format, false, false)),
+                  like.test.shape.tokens, "sm_90a");
+  }
+  for (const char* const name : kLayersOfCompute80) {
+    SCOPED_TRACE(std::string("compute_80, ") + name);
+    const W4A4Layer layer(w4a4_layer_case(name));
+    compile_layer(layer_problem(layer), layer.test.shape.tokens, "compute_80");
+  }
+  EXPECT_TRUE(compile_prepack("sm_90a").ok());
 }
 
 class CudaW4A4Moe : public GpuTest {
@@ -222,7 +250,7 @@ TEST_F(CudaW4A4Moe, AWorkspaceServesFewerTokens) {
 
 // Code for earlier GPUs, whose kernels begin one after the other.
 TEST_F(CudaW4A4Moe, OfCompute80) {
-  for (const char* const name : {"few", "few, static"}) {
+  for (const char* const name : kLayersOfCompute80) {
     const W4A4Layer layer(w4a4_layer_case(name));
     Call call = call_of(layer, 0, "compute_80");
     EXPECT_LE(moe_error(run(call), layer.reference()), moe_error_limit(Format::kNvfp4)) << name;
@@ -273,13 +301,11 @@ TEST_F(CudaW4A4Moe, CallsInARowAndOnTwoStreams) {
 }
 
 TEST_F(CudaW4A4Moe, RandomLayersKeepTheSizeOfActivations) {
-  for (const char* const name : {"one token", "one token, static", "gpt-oss"}) {
+  for (const char* const name : kRandomLayers) {
     SCOPED_TRACE(name);
     const W4A4Layer like(w4a4_layer_case(name));
-    CudaMoeConfig config = like.config();
-    config.activation = {};
-    const CudaW4A4MoeLayer layer =
-        value_of(CudaW4A4MoeLayer::random(gpu(), config, like.test.shape.format, 7));
+    const CudaW4A4MoeLayer layer = value_of(
+        CudaW4A4MoeLayer::random(gpu(), config_of_random(like), like.test.shape.format, 7));
     const CudaW4A4MoePrograms programs = value_of(CudaW4A4MoePrograms::make(
         gpu(), layer.problem(), tactics_of(layer.problem(), like.test.shape.tokens)));
     CudaW4A4MoeWorkspace workspace =

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "formats/test_floats.h"
+#include "kernels/moe/layer_checks.h"
 #include "kernels/moe/test_layer.h"
 
 namespace nibble {
@@ -241,11 +242,11 @@ TEST(W4A4Weights, TheLargestInputScaleOfAllExperts) {
   layer.gate_up[0].input_scale = 1e-3F;
   layer.gate_up[1].input_scale = 3e-3F;
   layer.gate_up[2].input_scale = 2e-3F;
-  const auto scale = static_input_scale(layer.gate_up, "gate_up");
+  const auto scale = largest_input_scale(layer.gate_up, "gate_up");
   ASSERT_TRUE(scale.ok());
   EXPECT_EQ(*scale, 3e-3F);
   const auto refusal = [&] {
-    const auto refused = static_input_scale(layer.gate_up, "gate_up");
+    const auto refused = largest_input_scale(layer.gate_up, "gate_up");
     return refused.ok() ? "" : refused.error().message;
   };
   layer.gate_up[2].input_scale = 0;
@@ -253,7 +254,8 @@ TEST(W4A4Weights, TheLargestInputScaleOfAllExperts) {
   layer.gate_up[2].input_scale = kNan;
   EXPECT_EQ(refusal(), "gate_up of expert 2 has input scale nan, which is not finite");
   layer.gate_up[1].input_scale.reset();
-  EXPECT_EQ(refusal(), "gate_up of expert 1 has no input scale; choose scales by row");
+  EXPECT_EQ(refusal(),
+            "gate_up of expert 1 has no input scale; choose scales by row, or bf16 activations");
 }
 
 }  // namespace

@@ -88,22 +88,6 @@ Result<std::vector<float>> w4a4_alpha(std::span<const QuantizedMatrix> experts, 
   return alpha;
 }
 
-Result<float> static_input_scale(std::span<const QuantizedMatrix> experts, std::string_view name) {
-  std::vector<float> scales;
-  for (const QuantizedMatrix& matrix : experts) {
-    const std::size_t expert = scales.size();
-    if (!matrix.input_scale) {
-      return input_error("{} of expert {} has no input scale; choose scales by row", name, expert);
-    }
-    scales.push_back(*matrix.input_scale);
-    const std::string_view fault = factor_fault(scales.back());
-    if (fault.empty()) continue;
-    return input_error("{} of expert {} has input scale {}, which {}", name, expert, scales.back(),
-                       fault);
-  }
-  return *std::max_element(scales.begin(), scales.end());
-}
-
 Result<W4A4Weights> W4A4Weights::unset(const TiledShape& shape, const std::vector<float>& alpha) {
   W4A4Weights weights;
   weights.shape_ = shape;

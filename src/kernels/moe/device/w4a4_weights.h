@@ -68,8 +68,4 @@ std::vector<std::uint8_t> w4a4_scales(const QuantizedMatrix& matrix);
 Result<std::vector<float>> w4a4_alpha(std::span<const QuantizedMatrix> experts, RowOrder order,
                                       float token_factor);
 
-// One factor serves the input of all experts: the largest, so that no expert's input saturates that
-// the checkpoint's own factor would hold. An input error names the expert that has none.
-Result<float> static_input_scale(std::span<const QuantizedMatrix> experts, std::string_view name);
-
 }  // namespace nibble
