@@ -6,6 +6,8 @@
 #include "base/units.h"
 #include "bench/memory_need.h"
 #include "kernels/gemm/gemm.h"
+#include "tactics/tune/cpu_layer.h"
+#include "tactics/tune/cpu_site.h"
 
 namespace nibble {
 namespace {
@@ -45,28 +47,56 @@ class Bench {
         progress_(progress),
         report_(report),
         start_(read_machine_state()),
-        pool_(request.threads),
-        rates_(pool_, request.isa, request.row_seconds) {}
+        pool_(request.threads) {}
 
-  void run() {
+  // Every key that the run needs is asked for before anything is measured.
+  void run(tune::TuningTable* tuning) {
+    for (const BenchShape& shape : request_.shapes) {
+      choices_.push_back(chosen(shape, tuning));
+    }
+    if (tuning != nullptr) {
+      for (std::string& line : tuning->report()) report_.notes.push_back(std::move(line));
+    }
+    rates_.emplace(pool_, choices_.empty() ? request_.isa.value_or(best_isa()) : choices_[0].isa,
+                   request_.row_seconds);
     for (const BenchShape& shape : request_.shapes) {
       const std::size_t rows = report_.rows.size();
       const Result<> measured = measure_shape(shape);
       if (!measured.ok()) add_failed(shape, report_.rows.size() - rows, measured.error().message);
     }
-    report_.kernel_rates = rates_.to_json();
+    report_.kernel_rates = rates_->to_json();
   }
 
  private:
+  tune::CpuLayerChoices chosen(const BenchShape& shape, tune::TuningTable* tuning) const {
+    if (tuning == nullptr || shape.op != BenchOp::kMoe) {
+      return {.isa = request_.isa.value_or(best_isa())};
+    }
+    return choose_cpu_layer(*tuning, {.experts = shape.experts,
+                                      .top_k = shape.top_k,
+                                      .hidden = shape.k,
+                                      .intermediate = shape.n,
+                                      .format = shape.format,
+                                      .activations = shape.activations,
+                                      .tokens = shape.tokens,
+                                      .isa = request_.isa,
+                                      .threads = pool_.threads()});
+  }
+
+  const tune::CpuLayerChoices& choices_of(const BenchShape& shape) const {
+    return choices_[static_cast<std::size_t>(&shape - request_.shapes.data())];
+  }
+
   // The rows of a shape that failed, from the one that did.
   void add_failed(const BenchShape& shape, std::size_t done, const std::string& why) {
     for (std::size_t at = done; at < shape.tokens.size(); ++at) {
-      report_.rows.push_back({.shape = shape,
-                              .tokens = shape.tokens[at],
-                              .threads = pool_.threads(),
-                              .cold = request_.cold,
-                              .kernel = gemm_name(shape.format, shape.activations, request_.isa),
-                              .error = why});
+      report_.rows.push_back(
+          {.shape = shape,
+           .tokens = shape.tokens[at],
+           .threads = pool_.threads(),
+           .cold = request_.cold,
+           .kernel = gemm_name(shape.format, shape.activations, choices_of(shape).isa),
+           .error = why});
       ++done_;
     }
   }
@@ -82,11 +112,12 @@ class Bench {
 
   Result<> measure_shape(const BenchShape& shape) {
     const BenchSetup setup{.pool = pool_,
-                           .isa = request_.isa,
+                           .isa = choices_of(shape).isa,
                            .cold = request_.cold,
                            .cache_bytes = report_.cpu.last_level_cache_mb.value_or(0) * kMega,
                            .available_bytes = available_memory_bytes(),
-                           .seed = request_.seed};
+                           .seed = request_.seed,
+                           .threads = choices_of(shape).threads};
     progress_(fmt::format("{}: weights", shape.name), done_);
     NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<Rig> rig, shape.op == BenchOp::kGemm
                                                                 ? make_gemm_rig(shape, setup)
@@ -99,7 +130,7 @@ class Bench {
         .roofs = roofs,
         .read = fastest_read([&] { return rig->cold_memory(kProbeBytes); }, kProbePasses, pool_),
         .multiply = multiply,
-        .rates = rates_,
+        .rates = *rates_,
         .cache_bytes = setup.cache_bytes,
         .rule = {.budget_s = request_.row_seconds}};
     for (const std::int64_t tokens : shape.tokens) {
@@ -121,7 +152,8 @@ class Bench {
   BenchReport& report_;
   MachineState start_;
   ThreadPool pool_;
-  KernelRates rates_;
+  std::optional<KernelRates> rates_;            // of the first shape's instruction set
+  std::vector<tune::CpuLayerChoices> choices_;  // by shape
   double done_ = 0;
 };
 
@@ -147,10 +179,14 @@ Result<BenchReport> run_bench(const BenchRequest& request, const BenchProgress& 
   const MachineState before = read_machine_state();
   BenchReport report;
   NIBBLE_RETURN_IF_ERROR(measure_roofs(request, progress, report));
-  Bench(request, progress, report).run();
+  std::optional<tune::TuningTable> tuning;
+  if (!request.tuning_file.empty()) {
+    tuning = tune::TuningTable::load(request.tuning_file, tune::cpu_tuning_site());
+  }
+  Bench(request, progress, report).run(tuning ? &*tuning : nullptr);
   const MachineState after = read_machine_state();
   report.state = state_json(before, after);
-  report.notes = state_notes(before, after);
+  for (std::string& note : state_notes(before, after)) report.notes.push_back(std::move(note));
   return report;
 }
 

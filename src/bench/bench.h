@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +23,10 @@ namespace nibble {
 struct BenchRequest {
   std::vector<BenchShape> shapes;  // may be empty: roofs alone
   int threads = 1;
-  Isa isa = best_isa();
+  std::optional<Isa> isa;  // nullopt: the best, or of a layer the tuning file's
+  // nibble.tuning/1, whose choices layers take before the defaults; empty: none. What was found and
+  // what not is in the notes.
+  std::filesystem::path tuning_file;
   bool cold = true;
   bool scaling = false;    // roofs of every number of threads
   double row_seconds = 1;  // budget of a row

@@ -8,10 +8,10 @@
 #include "base/units.h"
 #include "bench/cuda_measure.h"
 #include "bench/cuda_roofs.h"
+#include "bench/cuda_tactics.h"
 #include "bench/cuda_w4a16_rig.h"
 #include "bench/cuda_w4a4_rig.h"
 #include "bench/tune_cuda.h"
-#include "bench/tune_shapes.h"
 #include "cuda/compile.h"
 #include "tactics/tune/table.h"
 
@@ -292,32 +292,24 @@ Result<> check_cuda_shape(const BenchShape& shape) {
   return {};
 }
 
-namespace {
-
-// Every key that the run needs is asked for before anything is measured.
-std::optional<tune::TuningTable> tuning_of(const CudaBenchRequest& request,
-                                           const cuda::DeviceInfo& info) {
-  if (request.tuning_file.empty()) return std::nullopt;
-  tune::TuningTable table = tune::TuningTable::load(request.tuning_file, cuda_tuning_site(info));
-  for (const BenchShape& shape : request.shapes) {
-    if (shape.op != BenchOp::kMoe || is_w4a4(shape)) continue;
-    for (const std::int64_t tokens : shape.tokens) {
-      table.find(gate_up_of_layer(shape), tokens);
-      table.find(down_of_layer(shape), tokens);
-    }
-  }
-  return table;
-}
-
-}  // namespace
-
 Result<CudaBenchReport> run_cuda_bench(const CudaBenchRequest& request,
                                        const BenchProgress& progress) {
   for (const BenchShape& shape : request.shapes) NIBBLE_RETURN_IF_ERROR(check_cuda_shape(shape));
+  std::optional<tune::TuningFile> tuning_file;
+  if (!request.tuning_file.empty()) {
+    NIBBLE_ASSIGN_OR_RETURN(tuning_file, tune::read_tuning(request.tuning_file));
+  }
   const MachineState before = read_machine_state();
   CudaBenchReport report{.ordinal = request.ordinal};
   NIBBLE_ASSIGN_OR_RETURN(const cuda::Device gpu, cuda::Device::open(request.ordinal));
   NIBBLE_RETURN_IF_ERROR(check_instruction(request, gpu.info()));
+  // Every key that the run needs is asked for before anything is measured.
+  std::optional<tune::TuningTable> tuning;
+  if (tuning_file) {
+    NIBBLE_ASSIGN_OR_RETURN(tuning,
+                            tuning_of_layers(*std::move(tuning_file), request.tuning_file.string(),
+                                             cuda_tuning_site(gpu.info()), request.shapes));
+  }
   NIBBLE_ASSIGN_OR_RETURN(report.compiler, cuda::compiler());
   NIBBLE_ASSIGN_OR_RETURN(const CudaProbes probes, CudaProbes::load(gpu));
   if (request.check_only) {
@@ -331,7 +323,6 @@ Result<CudaBenchReport> run_cuda_bench(const CudaBenchRequest& request,
                                               }));
   }
   NIBBLE_ASSIGN_OR_RETURN(CudaTimer timer, CudaTimer::make(probes));
-  std::optional<tune::TuningTable> tuning = tuning_of(request, gpu.info());
   CudaBench(request, progress, report, gpu, probes, std::move(timer), tuning ? &*tuning : nullptr)
       .run();
   if (tuning) {

@@ -30,8 +30,8 @@ struct CudaBenchRequest {
   bool baselines = true;      // cuBLASLt's dense products
   bool check_only = false;    // our kernels against double precision, without times and roofs
   std::uint64_t seed = 1;
-  // nibble.tuning/1, whose choices are taken before the defaults (W4A16 layers); empty: none. What
-  // it has and lacks is among the report's notes.
+  // nibble.tuning/1, whose choices layers take before the defaults; empty: none. What it has and
+  // lacks is among the report's notes; a damaged one, or one of another device, is an input error.
   std::filesystem::path tuning_file;
 };
 

@@ -1,139 +1,110 @@
-// A mixture-of-experts layer as a rig: CudaMoeLayer with random weights.
-#include <algorithm>
+// A mixture-of-experts layer with 16-bit activations as a rig: CudaMoeLayer with random weights.
 #include <cmath>
 #include <map>
 
-#include "base/stats.h"
-#include "base/units.h"
-#include "bench/cuda_layer_parts.h"
-#include "bench/cuda_tactics.h"
+#include "bench/cuda_layer_frame.h"
 #include "bench/cuda_w4a16_rig.h"
-#include "bench/tune_shapes.h"
 #include "kernels/moe/device/moe_cuda.h"
-#include "kernels/moe/reference.h"
 
 namespace nibble {
+namespace {
 
-class CudaLayerRig : public LayerTrials {
- public:
-  CudaLayerRig(const BenchShape& shape, const CudaSetup& setup)
-      : shape_(shape), setup_(setup), random_(setup.seed) {}
+// What of CudaLayerFrame is W4A16's own.
+struct W4A16Family {
+  using Layer = CudaMoeLayer;
+  using Programs = CudaMoePrograms;
+  using Workspace = CudaMoeWorkspace;
+  using Params = CudaMoeParams;
+  using Tactics = CudaMoeTactics;
 
-  Result<> make() {
-    config_ = layer_config(shape_);
-    NIBBLE_ASSIGN_OR_RETURN(const int copies, layer_copies(shape_, setup_));
-    for (int copy = 0; copy < copies; ++copy) {
-      NIBBLE_ASSIGN_OR_RETURN(CudaMoeLayer layer,
-                              CudaMoeLayer::random(setup_.gpu, config_, shape_.format,
-                                                   setup_.seed + static_cast<std::uint64_t>(copy)));
-      layers_.push_back(std::move(layer));
-    }
-    return {};
+  static constexpr std::string_view kArithmetic = "double precision";
+  static double error_limit() { return kLayerErrorLimit; }
+
+  static W4A16Tactic default_of(const W4A16Problem& problem, std::int64_t largest,
+                                const cuda::DeviceInfo& info, std::int64_t active) {
+    return default_tactic(problem, largest, info, active);
   }
 
-  Result<> set_tokens(std::int64_t tokens) {
-    if (tokens == tokens_) return {};
-    tokens_ = 0;
-    // What the last number of tokens needed goes first: there may not be room for both.
-    trials_.clear();
-    workspace_.reset();
-    routings_.clear();
-    const auto values = static_cast<std::size_t>(tokens * shape_.k);
-    NIBBLE_RETURN_IF_ERROR(draw_routings(tokens));
-    NIBBLE_RETURN_IF_ERROR(choose_programs(tokens));
-    NIBBLE_ASSIGN_OR_RETURN(x_, cuda::DeviceBuffer::make(padded(values * 2)));
-    NIBBLE_ASSIGN_OR_RETURN(y_, cuda::DeviceBuffer::make(padded(values * 2)));
-    NIBBLE_ASSIGN_OR_RETURN(CudaMoeWorkspace workspace, CudaMoeWorkspace::make(*programs_, tokens));
-    workspace_ = std::make_shared<CudaMoeWorkspace>(std::move(workspace));
-    NIBBLE_ASSIGN_OR_RETURN(
-        logits_, cuda::DeviceBuffer::make(static_cast<std::size_t>(tokens * shape_.experts * 4)));
-    NIBBLE_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::make());
-    const bool half = config_.activations == Element::kFp16;
-    NIBBLE_RETURN_IF_ERROR(setup_.probes.fill(x_,
-                                              {.seed = static_cast<int64_t>(setup_.seed) + 77,
-                                               .filling = half ? Filling::kFp16 : Filling::kBf16},
-                                              stream));
-    NIBBLE_RETURN_IF_ERROR(stream.synchronize());
-    tokens_ = tokens;
-    return {};
+  static Params params(const Layer& layer, const Programs& programs, Workspace& workspace,
+                       const CudaMoeCall& call) {
+    return {.layer = layer,
+            .programs = programs,
+            .workspace = workspace,
+            .x = call.x,
+            .logits = call.logits,
+            .expert_ids = call.expert_ids,
+            .expert_weights = call.expert_weights,
+            .y = call.y,
+            .tokens = call.tokens};
   }
 
-  int copies() const override { return static_cast<int>(layers_.size()); }
-  double ring_bytes() const {
-    return static_cast<double>(layers_.front().gate_up().bytes() + layers_.front().down().bytes()) *
-           static_cast<double>(layers_.size());
-  }
-  const BenchShape& shape() const { return shape_; }
-  std::int64_t tokens() const { return tokens_; }
-  const ExpertCounts& counts() const { return routings_[current_].counts; }
-  const CudaMoePrograms& programs() const { return *programs_; }
-
-  // The next routing, and for parts of a layer what comes before them.
-  Result<> draw(LayerPart part, cuda::Stream& stream) {
-    if (setup_.cold) current_ = (current_ + 1) % routings_.size();  // hot: the same experts
-    NIBBLE_RETURN_IF_ERROR(logits_.copy(turn_logits_[current_], stream));
-    if (part == LayerPart::kLayer) return {};
-    const CudaMoeParams params = params_of(layers_.front());
+  static Result<> enqueue_before(LayerPart part, const Params& params, cuda::Stream& stream) {
     NIBBLE_RETURN_IF_ERROR(cuda_moe_route(params, stream));
     NIBBLE_RETURN_IF_ERROR(cuda_moe_gather(params, stream));
     return part == LayerPart::kDown ? cuda_moe_gate_up(params, stream) : Result<>();
   }
 
-  Result<> enqueue(LayerPart part, int copy, cuda::Stream& stream) override {
-    const CudaMoeParams params = params_of(layers_[static_cast<std::size_t>(copy)]);
+  static Result<> enqueue(LayerPart part, const Params& params, cuda::Stream& stream) {
     if (part == LayerPart::kLayer) return cuda_moe(params, stream);
     if (part != LayerPart::kDown) NIBBLE_RETURN_IF_ERROR(cuda_moe_gate_up(params, stream));
     return part == LayerPart::kGateUp ? Result<>() : cuda_moe_down(params, stream);
   }
 
-  // The whole layer once: the routing that was asked for, and one expert's part of the first and of
-  // the last token against the double-precision reference.
-  Result<> check(cuda::Stream& stream) {
-    if (checked_tokens_ == tokens_) return {};
-    NIBBLE_RETURN_IF_ERROR(check_routing(stream));
-    NIBBLE_RETURN_IF_ERROR(check_token(0, 0, stream));
-    NIBBLE_RETURN_IF_ERROR(check_token(tokens_ - 1, shape_.top_k - 1, stream));
-    checked_tokens_ = tokens_;
-    return {};
-  }
+  static Result<std::vector<int>> counts(const Workspace& workspace) { return workspace.counts(); }
 
-  CudaLayer predicted(LayerPart part) const {
-    constexpr double kValueBytes = 2;
-    constexpr double kOtherLaunches = 4;  // top-k, tables, gather, combine
-    const auto product = [&](ProductPart which) {
-      const bool gate_up = which == ProductPart::kGateUp;
-      return CudaProduct{
-          .n = gate_up ? 2 * shape_.n : shape_.k,
-          .k = gate_up ? shape_.k : shape_.n,
-          .tokens = counts().tokens,
-          .bytes = part_work(shape_, which, tokens_, counts()).bytes(),
-          .tactic = gate_up ? layout_of(programs_->gate_up()) : layout_of(programs_->down())};
-    };
-    CudaLayer layer;
-    if (part != LayerPart::kDown) layer.products.push_back(product(ProductPart::kGateUp));
-    if (part != LayerPart::kGateUp) layer.products.push_back(product(ProductPart::kDown));
-    if (part != LayerPart::kLayer) return layer;
-    const double slots = static_cast<double>(counts().slots);
-    const double hidden = static_cast<double>(shape_.k);
-    layer.other_launches = kOtherLaunches;
-    // Gather reads x and writes slots; combine reads rows and writes y.
-    layer.other_bytes = kValueBytes * hidden * 2 * (slots + static_cast<double>(tokens_));
-    return layer;
+  static Result<std::vector<double>> reference(const Layer& layer, const LayerSample& sample) {
+    const cuda::Device& gpu = sample.setup.gpu;
+    NIBBLE_ASSIGN_OR_RETURN(const ExpertMatrix gate_up,
+                            expert_matrix(gpu, layer.gate_up(), sample.expert));
+    NIBBLE_ASSIGN_OR_RETURN(const ExpertMatrix down,
+                            expert_matrix(gpu, layer.down(), sample.expert));
+    const bool half = sample.shape.activations == Format::kFp16;
+    const MoeConfig config{.hidden = sample.shape.k,
+                           .intermediate = sample.shape.n,
+                           .router = {.experts = 1, .top_k = 1},
+                           .activation = sample.config.activation,
+                           .activations = half ? Format::kFp32 : Format::kBf16};
+    const MoeWeights weights{.gate_up = std::span(&gate_up.view, 1),
+                             .down = std::span(&down.view, 1)};
+    const std::vector<std::int32_t> ids = {0};
+    const std::vector<float> one = {1};
+    return moe_reference({.config = config,
+                          .weights = weights,
+                          .x = sample.x,
+                          .expert_ids = ids,
+                          .expert_weights = one});
+  }
+};
+
+}  // namespace
+
+class CudaLayerRig : public CudaLayerFrame<W4A16Family>, public LayerTrials {
+ public:
+  using CudaLayerFrame::CudaLayerFrame;
+
+  std::string kernel() const {
+    return fmt::format("w4a16 {} x {}", to_string(shape_.format), to_string(shape_.activations));
+  }
+  static std::string why_not_timed() { return {}; }
+  std::optional<double> predict_us(LayerPart part, const CudaRates& rates) const {
+    return predict_layer_us(predicted(part), rates);
   }
 
   // ---- LayerTrials ----
 
   const CudaMoeProblem& problem() const override { return layers_.front().problem(); }
   const CudaMoeTactics& tactics() const override { return tactics_; }
+  int copies() const override { return copy_count(); }
 
   Result<> begin(std::int64_t tokens) override {
     tokens_ = 0;
+    trials_.clear();
     random_ = Random(setup_.seed + static_cast<std::uint64_t>(tokens));
     return set_tokens(tokens);
   }
 
   Result<> use(const CudaMoeTactics& tactics) override {
-    const std::string text = tactics_text(tactics);
+    const std::string text = text_of(tactics);
     if (!trials_.contains(text)) {
       NIBBLE_ASSIGN_OR_RETURN(
           CudaMoePrograms programs,
@@ -168,15 +139,14 @@ class CudaLayerRig : public LayerTrials {
     return draw(part, stream);
   }
 
+  Result<> enqueue(LayerPart part, int copy, cuda::Stream& stream) override {
+    return run(part, copy, stream);
+  }
+
   Result<std::vector<std::uint16_t>> output() const override {
     std::vector<std::uint16_t> values(static_cast<std::size_t>(tokens_ * shape_.k));
     NIBBLE_RETURN_IF_ERROR(y_.download(std::as_writable_bytes(std::span(values)), 0));
     return values;
-  }
-
-  std::string tactic(LayerPart part) const {
-    if (part == LayerPart::kGateUp) return to_string(tactics_.gate_up);
-    return part == LayerPart::kDown ? to_string(tactics_.down) : tactics_text_;
   }
 
  private:
@@ -185,164 +155,17 @@ class CudaLayerRig : public LayerTrials {
     std::shared_ptr<CudaMoeWorkspace> workspace;
   };
 
-  static std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-  // Programs whose tactics are those of fewer tokens stay.
-  Result<> choose_programs(std::int64_t tokens) {
-    const CudaMoeProblem& problem = layers_.front().problem();
-    const std::int64_t largest = usual_largest(routings_);
-    const std::int64_t active = tokens * shape_.top_k;
-    const auto choose = [&](const W4A16Problem& of, const tune::TuningShape& shape) {
-      return tuned_or_default(setup_.tuning, shape, tokens, of, setup_.gpu.info(),
-                              default_tactic(of, largest, setup_.gpu.info(), active));
-    };
-    const CudaMoeTactics tactics{.gate_up = choose(problem.gate_up, gate_up_of_layer(shape_)),
-                                 .down = choose(problem.down, down_of_layer(shape_))};
-    const std::string text = tactics_text(tactics);
-    if (programs_ && text == tactics_text_) return {};
-    programs_.reset();
-    NIBBLE_ASSIGN_OR_RETURN(CudaMoePrograms programs,
-                            CudaMoePrograms::make(setup_.gpu, problem, tactics));
-    programs_ = std::make_shared<CudaMoePrograms>(std::move(programs));
-    tactics_ = tactics;
-    tactics_text_ = text;
-    return {};
+  CudaLayer predicted(LayerPart part) const {
+    CudaLayer layer = layer_to_predict(shape_, tokens_, counts(), layout_of(programs_->gate_up()),
+                                       layout_of(programs_->down()));
+    if (part == LayerPart::kLayer) return layer;
+    if (part == LayerPart::kGateUp) layer.products.pop_back();
+    if (part == LayerPart::kDown) layer.products.erase(layer.products.begin());
+    return {.products = std::move(layer.products)};
   }
 
-  Result<> draw_routings(std::int64_t tokens) {
-    const RouteRequest request{.experts = shape_.experts, .top_k = shape_.top_k, .tokens = tokens};
-    routings_ = draw_turns(request, setup_.routing, random_);
-    NIBBLE_ASSIGN_OR_RETURN(turn_logits_, logits_of_turns(routings_, request));
-    current_ = 0;
-    return {};
-  }
-
-  CudaMoeParams params_of(const CudaMoeLayer& layer) {
-    return {.layer = layer,
-            .programs = *programs_,
-            .workspace = *workspace_,
-            .x = x_.address(),
-            .logits = logits_.address(),
-            .y = y_.address(),
-            .tokens = tokens_};
-  }
-
-  Result<> check_routing(cuda::Stream& stream) {
-    NIBBLE_RETURN_IF_ERROR(draw(LayerPart::kLayer, stream));
-    NIBBLE_RETURN_IF_ERROR(enqueue(LayerPart::kLayer, 0, stream));
-    NIBBLE_RETURN_IF_ERROR(stream.synchronize());
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<int> counted, workspace_->counts());
-    return check_counts(counted, counts().tokens);
-  }
-
-  Result<> check_token(std::int64_t token, std::int64_t choice, cuda::Stream& stream) {
-    NIBBLE_ASSIGN_OR_RETURN(const LayerError error, token_error(token, choice, stream));
-    if (error.relative <= kLayerErrorLimit) return {};
-    return run_error(
-        "the layer is wrong: {}: relative error {} against double precision, at most {} is right",
-        error.where, format_number(error.relative), format_number(kLayerErrorLimit));
-  }
-
-  // Every choice but one has the weight 0, so that the token's output is one expert's.
-  Result<LayerError> token_error(std::int64_t token, std::int64_t choice, cuda::Stream& stream) {
-    const std::vector<std::int32_t>& ids = routings_[current_].ids;
-    std::vector<float> weights(ids.size(), 0);
-    const auto at = static_cast<std::size_t>(token * shape_.top_k + choice);
-    weights[at] = 1;
-    NIBBLE_ASSIGN_OR_RETURN(const cuda::DeviceBuffer device_ids, cuda::DeviceBuffer::of(ids));
-    NIBBLE_ASSIGN_OR_RETURN(const cuda::DeviceBuffer device_weights,
-                            cuda::DeviceBuffer::of(weights));
-    CudaMoeParams params = params_of(layers_.front());
-    params.logits = 0;
-    params.expert_ids = device_ids.address();
-    params.expert_weights = device_weights.address();
-    NIBBLE_RETURN_IF_ERROR(cuda_moe(params, stream));
-    NIBBLE_RETURN_IF_ERROR(stream.synchronize());
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> y, row_of(y_, token));
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<double> wanted, reference(token, ids[at]));
-    return LayerError{moe_error(y, wanted), fmt::format("token {}, expert {}", token, ids[at])};
-  }
-
-  Result<std::vector<float>> row_of(const cuda::DeviceBuffer& buffer, std::int64_t token) const {
-    std::vector<std::uint16_t> row(static_cast<std::size_t>(shape_.k));
-    NIBBLE_RETURN_IF_ERROR(buffer.download(std::as_writable_bytes(std::span(row)),
-                                           static_cast<std::size_t>(token) * row.size() * 2));
-    return wide(row, config_.activations);
-  }
-
-  Result<std::vector<double>> reference(std::int64_t token, std::int64_t expert) const {
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> x, row_of(x_, token));
-    NIBBLE_ASSIGN_OR_RETURN(const ExpertMatrix gate_up,
-                            expert_matrix(setup_.gpu, layers_.front().gate_up(), expert));
-    NIBBLE_ASSIGN_OR_RETURN(const ExpertMatrix down,
-                            expert_matrix(setup_.gpu, layers_.front().down(), expert));
-    const MoeConfig config{
-        .hidden = shape_.k,
-        .intermediate = shape_.n,
-        .router = {.experts = 1, .top_k = 1},
-        .activation = config_.activation,
-        .activations = shape_.activations == Format::kFp16 ? Format::kFp32 : Format::kBf16};
-    const MoeWeights weights{.gate_up = std::span(&gate_up.view, 1),
-                             .down = std::span(&down.view, 1)};
-    const std::vector<std::int32_t> ids = {0};
-    const std::vector<float> one = {1};
-    return moe_reference(
-        {.config = config, .weights = weights, .x = x, .expert_ids = ids, .expert_weights = one});
-  }
-
-  BenchShape shape_;
-  CudaSetup setup_;
-  Random random_;
-  CudaMoeConfig config_;
-  std::vector<CudaMoeLayer> layers_;
-  std::shared_ptr<CudaMoePrograms> programs_;
-  CudaMoeTactics tactics_;
-  std::string tactics_text_;
-  std::shared_ptr<CudaMoeWorkspace> workspace_;
-  std::map<std::string, Trial> trials_;  // of these tokens, by tactics_text()
-  std::vector<DrawnRouting> routings_;
-  std::vector<cuda::DeviceBuffer> turn_logits_;  // float [tokens, experts]: top-k gives the ids
-  cuda::DeviceBuffer x_, y_, logits_;
-  std::size_t current_ = 0;
-  std::int64_t tokens_ = 0;
-  std::int64_t checked_tokens_ = -1;
+  std::map<std::string, Trial> trials_;  // of these tokens, by their tactics' text
 };
-
-namespace {
-
-class CudaPartRig : public CudaRig {
- public:
-  CudaPartRig(std::shared_ptr<CudaLayerRig> layer, LayerPart part)
-      : layer_(std::move(layer)), part_(part) {}
-
-  Result<> set_tokens(std::int64_t tokens) override { return layer_->set_tokens(tokens); }
-  Result<> check(cuda::Stream& stream) override { return layer_->check(stream); }
-  int copies() const override { return layer_->copies(); }
-
-  Result<CudaWork> draw(cuda::Stream& stream) override {
-    NIBBLE_RETURN_IF_ERROR(layer_->draw(part_, stream));
-    return work_of_part(layer_->shape(), part_, layer_->tokens(), layer_->counts());
-  }
-
-  Result<> enqueue(int copy, cuda::Stream& stream) override {
-    return layer_->enqueue(part_, copy, stream);
-  }
-  double ring_bytes() const override { return layer_->ring_bytes(); }
-  std::string kernel() const override {
-    return fmt::format("w4a16 {} x {}", to_string(layer_->shape().format),
-                       to_string(layer_->shape().activations));
-  }
-  std::string tactic() const override { return layer_->tactic(part_); }
-  std::optional<double> predict_us(const CudaRates& rates) const override {
-    return predict_layer_us(layer_->predicted(part_), rates);
-  }
-
- private:
-  std::shared_ptr<CudaLayerRig> layer_;
-  LayerPart part_;
-};
-
-}  // namespace
 
 Result<std::shared_ptr<CudaLayerRig>> make_layer_rig(const BenchShape& shape,
                                                      const CudaSetup& setup) {
@@ -358,7 +181,7 @@ Result<std::shared_ptr<LayerTrials>> make_layer_trials(const BenchShape& shape,
 }
 
 std::unique_ptr<CudaRig> part_of(std::shared_ptr<CudaLayerRig> layer, LayerPart part) {
-  return std::make_unique<CudaPartRig>(std::move(layer), part);
+  return std::make_unique<CudaPartRig<CudaLayerRig>>(std::move(layer), part);
 }
 
 }  // namespace nibble

@@ -65,14 +65,13 @@ class CudaRowMeter {
   Result<> failed_;
 };
 
-// The predictions of some runs; routing makes them differ.
+// The median of a prediction for every routing that takes its turn.
 std::optional<double> predicted_us(CudaRig& rig, const GpuRoofs& roofs, double clock_ghz,
                                    cuda::Stream& stream) {
-  constexpr int kDraws = 5;
   const std::optional<CudaRates> rates = rates_of(roofs, clock_ghz);
   if (!rates) return std::nullopt;
   std::vector<double> all;
-  for (int draw = 0; draw < kDraws; ++draw) {
+  for (int draw = 0; draw < kTurns; ++draw) {
     if (!rig.draw(stream).ok()) return std::nullopt;
     const std::optional<double> us = rig.predict_us(*rates);
     if (!us) return std::nullopt;

@@ -1,93 +1,30 @@
 // One product with 4-bit weights as a rig: a grouped one as a part of a layer that has it, an
 // ordinary one by itself.
-#include <algorithm>
 #include <cmath>
 
-#include "base/stats.h"
-#include "base/units.h"
-#include "bench/cuda_tactics.h"
+#include "bench/cuda_dense_frame.h"
+#include "bench/cuda_layer_parts.h"
 #include "bench/cuda_w4a16_rig.h"
-#include "bench/gemm_check.h"
-#include "bench/tune_shapes.h"
 #include "formats/codec.h"
-#include "kernels/gemm/device/prepack.h"
 
 namespace nibble {
 namespace {
 
-// A matrix [n, k] that every token meets: one expert, whose slots are the tokens.
-class DenseRig : public CudaRig {
+// One expert, whose slots are the tokens.
+class DenseRig : public CudaDenseFrame<TiledWeights, W4A16Kernel> {
  public:
-  DenseRig(const BenchShape& shape, const CudaSetup& setup) : shape_(shape), setup_(setup) {}
+  using CudaDenseFrame::CudaDenseFrame;
 
+  // Sums of k products of size 1 stay of size 1.
   Result<> make() {
-    const double bytes =
-        storage_bytes(shape_.format, static_cast<double>(shape_.n), static_cast<double>(shape_.k))
-            .total();
-    NIBBLE_ASSIGN_OR_RETURN(const double free_bytes, setup_.gpu.free_memory_bytes());
-    if (bytes > free_bytes / 2) {
-      return run_error("the weights take {}, more than half of the {} of free memory",
-                       format_bytes(bytes), format_bytes(free_bytes));
-    }
-    const int copies =
-        copies_for(bytes, bytes, setup_.gpu.info().l2_bytes, free_bytes, setup_.cold);
-    const TiledShape tiles{.format = shape_.format,
-                           .experts = 1,
-                           .rows = shape_.n,
-                           .columns = shape_.k,
-                           .order = RowOrder::kPlain};
-    // Sums of k products of size 1 stay of size 1.
-    const auto factor = static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.k)));
-    for (int copy = 0; copy < copies; ++copy) {
-      NIBBLE_ASSIGN_OR_RETURN(TiledWeights weights,
-                              TiledWeights::random(setup_.gpu, tiles, factor,
-                                                   setup_.seed + static_cast<std::uint64_t>(copy)));
-      weights_.push_back(std::move(weights));
-    }
-    return {};
+    return make_weights(static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.k))));
   }
 
   Result<> set_tokens(std::int64_t tokens) override {
-    tokens_ = tokens;
     const W4A16Problem problem = dense_problem(shape_);
-    tactic_ =
-        tuned_or_default(setup_.tuning, tuning_shape(shape_), tokens, problem, setup_.gpu.info(),
-                         default_tactic(problem, tokens, setup_.gpu.info()));
-    kernel_.reset();
-    NIBBLE_RETURN_IF_ERROR(check_choices(problem, tactic_, tokens));
-    NIBBLE_ASSIGN_OR_RETURN(W4A16Kernel kernel, W4A16Kernel::make(setup_.gpu, problem, tactic_));
-    kernel_.emplace(std::move(kernel));
+    NIBBLE_RETURN_IF_ERROR(
+        choose_kernel(problem, tokens, default_tactic(problem, tokens, setup_.gpu.info())));
     return make_buffers();
-  }
-
-  // 64 rows of the matrix at the first and at the last token.
-  Result<> check(cuda::Stream& stream) override {
-    if (const Result<CudaWork> drawn = draw(stream); !drawn.ok()) return drawn.error();
-    NIBBLE_RETURN_IF_ERROR(enqueue(0, stream));
-    NIBBLE_RETURN_IF_ERROR(stream.synchronize());
-    NIBBLE_ASSIGN_OR_RETURN(const TiledWeights::Canonical bytes,
-                            weights_.front().unpack(setup_.gpu, 0));
-    const float lift = shape_.format == Format::kMxfp4 ? kMxfp4Lift : kNvfp4Lift;
-    const TiledFactors& factors = weights_.front().factors();
-    QuantizedMatrix matrix{.format = shape_.format, .rows = shape_.n, .columns = shape_.k};
-    matrix.codes = bytes.codes;
-    matrix.scales = bytes.scales;
-    matrix.segments = {
-        {.row_begin = 0, .factor = std::ldexp(factors.alpha[0] / lift, factors.shifts[0])}};
-    for (const std::int64_t token : {std::int64_t{0}, tokens_ - 1}) {
-      NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> x, input_of(token));
-      NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> y, output_of(token));
-      NIBBLE_RETURN_IF_ERROR(check_rows(matrix, x, y, token));
-    }
-    return {};
-  }
-
-  int copies() const override { return static_cast<int>(weights_.size()); }
-
-  // Flags of a split product are cleared by whoever comes before it.
-  Result<CudaWork> draw(cuda::Stream& stream) override {
-    NIBBLE_RETURN_IF_ERROR(flags_.fill(0, stream));
-    return dense_work(shape_, tokens_);
   }
 
   Result<> enqueue(int copy, cuda::Stream& stream) override {
@@ -103,13 +40,9 @@ class DenseRig : public CudaRig {
     return kernel_->enqueue(stream, params);
   }
 
-  double ring_bytes() const override {
-    return static_cast<double>(weights_.front().bytes() * weights_.size());
-  }
   std::string kernel() const override {
     return fmt::format("w4a16 {} x {}", to_string(shape_.format), to_string(shape_.activations));
   }
-  std::string tactic() const override { return to_string(tactic_); }
 
   std::optional<double> predict_us(const CudaRates& rates) const override {
     const CudaProduct product{.n = shape_.n,
@@ -135,11 +68,7 @@ class DenseRig : public CudaRig {
     NIBBLE_ASSIGN_OR_RETURN(slots_, cuda::DeviceBuffer::make(slot_bytes));
     NIBBLE_ASSIGN_OR_RETURN(
         output_, cuda::DeviceBuffer::make(static_cast<std::size_t>(slots * shape_.n * 2)));
-    NIBBLE_ASSIGN_OR_RETURN(
-        partials_, cuda::DeviceBuffer::make(std::max<std::size_t>(16, kernel_->partial_bytes())));
-    NIBBLE_ASSIGN_OR_RETURN(
-        flags_, cuda::DeviceBuffer::make(std::max<std::size_t>(
-                    16, static_cast<std::size_t>(kernel_->grid()) * sizeof(std::uint32_t))));
+    NIBBLE_RETURN_IF_ERROR(make_split_buffers());
     const std::vector<int> offsets = {0, static_cast<int>(slots)};
     const std::vector<int> tiles = {0, static_cast<int>(ceil_div(tokens_, kernel_->tile_tokens()))};
     NIBBLE_ASSIGN_OR_RETURN(offsets_, cuda::DeviceBuffer::of(offsets));
@@ -186,26 +115,21 @@ class DenseRig : public CudaRig {
     return y;
   }
 
-  Result<> check_rows(const QuantizedMatrix& matrix, std::span<const float> x,
-                      std::span<const float> y, std::int64_t token) const {
-    constexpr double kLimit = 4e-3;  // a rounding to 16 bits, and sums of another order
-    // No 16-bit float changes as fp32.
-    const ProductCheck wanted{.matrix = matrix, .activations = Format::kFp32, .x = x, .y = y};
-    const double error = product_error(wanted);
-    if (error <= kLimit) return {};
-    return run_error(
-        "the product is wrong: token {}: relative error {} against double precision, at most {} is "
-        "right",
-        token, format_number(error), format_number(kLimit));
+  Result<> check_tokens(const std::vector<std::int64_t>& tokens) const override {
+    NIBBLE_ASSIGN_OR_RETURN(const ExpertMatrix matrix,
+                            expert_matrix(setup_.gpu, weights_.front(), 0));
+    for (const std::int64_t token : tokens) {
+      NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> x, input_of(token));
+      NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> y, output_of(token));
+      // No 16-bit float changes as fp32.
+      NIBBLE_RETURN_IF_ERROR(
+          check_error({.matrix = matrix.view, .activations = Format::kFp32, .x = x, .y = y}, token,
+                      "double precision"));
+    }
+    return {};
   }
 
-  BenchShape shape_;
-  CudaSetup setup_;
-  std::vector<TiledWeights> weights_;
-  W4A16Tactic tactic_;
-  std::optional<W4A16Kernel> kernel_;
-  std::int64_t tokens_ = 0;
-  cuda::DeviceBuffer slots_, output_, partials_, flags_, offsets_, tiles_;
+  cuda::DeviceBuffer slots_, offsets_, tiles_;
 };
 
 // A grouped product of a layer [hidden, intermediate] that has it: gate and up with their

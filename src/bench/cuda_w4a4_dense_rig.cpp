@@ -1,42 +1,23 @@
 // One W4A4 matrix as a rig, whose tokens were quantized before; grouped products are parts of a
 // layer that has them.
 #include <algorithm>
-#include <cmath>
 
-#include "base/units.h"
+#include "bench/cuda_dense_frame.h"
 #include "bench/cuda_layer_parts.h"
 #include "bench/cuda_w4a4_check.h"
 #include "bench/cuda_w4a4_rig.h"
-#include "bench/gemm_check.h"
 #include "formats/scale_layout.h"
 #include "kernels/moe/device/moe_cuda_layer.h"
 
 namespace nibble {
 namespace {
 
-class W4A4DenseRig : public CudaRig {
+class W4A4DenseRig : public CudaDenseFrame<W4A4Weights, W4A4Kernel> {
  public:
-  W4A4DenseRig(const BenchShape& shape, const CudaSetup& setup) : shape_(shape), setup_(setup) {}
+  using CudaDenseFrame::CudaDenseFrame;
 
   Result<> make() {
-    const double bytes =
-        storage_bytes(shape_.format, static_cast<double>(shape_.n), static_cast<double>(shape_.k))
-            .total();
-    NIBBLE_ASSIGN_OR_RETURN(const double free_bytes, setup_.gpu.free_memory_bytes());
-    if (bytes > free_bytes / 2) {
-      return run_error("the weights take {}, more than half of the {} of free memory",
-                       format_bytes(bytes), format_bytes(free_bytes));
-    }
-    const int copies =
-        copies_for(bytes, bytes, setup_.gpu.info().l2_bytes, free_bytes, setup_.cold);
-    const TiledShape tiles{
-        .format = shape_.format, .experts = 1, .rows = shape_.n, .columns = shape_.k};
-    for (int copy = 0; copy < copies; ++copy) {
-      NIBBLE_ASSIGN_OR_RETURN(W4A4Weights weights,
-                              W4A4Weights::random(setup_.gpu, tiles, random_weight_factor(shape_.k),
-                                                  setup_.seed + static_cast<std::uint64_t>(copy)));
-      weights_.push_back(std::move(weights));
-    }
+    NIBBLE_RETURN_IF_ERROR(make_weights(random_weight_factor(shape_.k)));
     NIBBLE_ASSIGN_OR_RETURN(QuantizeKernel quantize,
                             QuantizeKernel::make(setup_.gpu, w4a4_dense_tokens(shape_)));
     quantize_.emplace(std::move(quantize));
@@ -44,35 +25,11 @@ class W4A4DenseRig : public CudaRig {
   }
 
   Result<> set_tokens(std::int64_t tokens) override {
-    tokens_ = tokens;
     const W4A4Problem problem = w4a4_dense_problem(shape_);
-    const W4A4Tactic tactic = default_tactic(problem, tokens, limits_of(setup_.gpu.info()));
-    kernel_.reset();
-    NIBBLE_RETURN_IF_ERROR(check_choices(problem, tactic, tokens));
-    NIBBLE_ASSIGN_OR_RETURN(W4A4Kernel kernel, W4A4Kernel::make(setup_.gpu, problem, tactic));
-    kernel_.emplace(std::move(kernel));
+    NIBBLE_RETURN_IF_ERROR(choose_kernel(
+        problem, tokens, default_tactic(problem, tokens, limits_of(setup_.gpu.info()))));
     NIBBLE_RETURN_IF_ERROR(make_buffers());
     return quantize_tokens();
-  }
-
-  // 64 rows of the matrix at the first and at the last token.
-  Result<> check(cuda::Stream& stream) override {
-    if (const Result<CudaWork> drawn = draw(stream); !drawn.ok()) return drawn.error();
-    NIBBLE_RETURN_IF_ERROR(enqueue(0, stream));
-    NIBBLE_RETURN_IF_ERROR(stream.synchronize());
-    NIBBLE_ASSIGN_OR_RETURN(const W4A4Matrix matrix, w4a4_matrix(weights_.front(), 0));
-    for (const std::int64_t token : {std::int64_t{0}, tokens_ - 1}) {
-      NIBBLE_RETURN_IF_ERROR(check_row(matrix.view, token));
-    }
-    return {};
-  }
-
-  int copies() const override { return static_cast<int>(weights_.size()); }
-
-  // Flags of a split product are cleared by whoever comes before it.
-  Result<CudaWork> draw(cuda::Stream& stream) override {
-    NIBBLE_RETURN_IF_ERROR(flags_.fill(0, stream));
-    return dense_work(shape_, tokens_);
   }
 
   Result<> enqueue(int copy, cuda::Stream& stream) override {
@@ -91,11 +48,7 @@ class W4A4DenseRig : public CudaRig {
     return kernel_->enqueue(stream, params);
   }
 
-  double ring_bytes() const override {
-    return static_cast<double>(weights_.front().bytes() * weights_.size());
-  }
   std::string kernel() const override { return w4a4_kernel_name(shape_, kernel_->software_mma()); }
-  std::string tactic() const override { return to_string(kernel_->tactic()); }
   std::string why_not_timed() const override {
     return kernel_->software_mma() ? why_w4a4_is_not_timed(setup_.gpu.info()) : "";
   }
@@ -114,12 +67,7 @@ class W4A4DenseRig : public CudaRig {
         cuda::DeviceBuffer::make(bytes(swizzled_bytes(tokens_, quantize_->shape().scales()))));
     NIBBLE_ASSIGN_OR_RETURN(factors_, cuda::DeviceBuffer::make(bytes(4 * tokens_)));
     NIBBLE_ASSIGN_OR_RETURN(output_, cuda::DeviceBuffer::make(bytes(2 * tokens_ * shape_.n)));
-    NIBBLE_ASSIGN_OR_RETURN(
-        partials_,
-        cuda::DeviceBuffer::make(bytes(static_cast<std::int64_t>(kernel_->partial_bytes()))));
-    NIBBLE_ASSIGN_OR_RETURN(flags_,
-                            cuda::DeviceBuffer::make(bytes(std::int64_t{4} * kernel_->grid())));
-    return {};
+    return make_split_buffers();
   }
 
   Result<> quantize_tokens() {
@@ -143,28 +91,24 @@ class W4A4DenseRig : public CudaRig {
     return wide(row, Element::kBf16);
   }
 
-  Result<> check_row(const QuantizedMatrix& matrix, std::int64_t token) const {
-    constexpr double kLimit = 4e-3;  // a rounding to 16 bits, and sums of another order
-    NIBBLE_ASSIGN_OR_RETURN(std::vector<float> x, row_of(x_, shape_.k, token));
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> y, row_of(output_, shape_.n, token));
+  Result<> check_tokens(const std::vector<std::int64_t>& tokens) const override {
+    NIBBLE_ASSIGN_OR_RETURN(const W4A4Matrix matrix, w4a4_matrix(weights_.front(), 0));
     const bool mxfp4 = shape_.format == Format::kMxfp4;
-    if (mxfp4) x = through_mxfp4(x);
-    const double error = product_error(
-        {.matrix = matrix, .activations = mxfp4 ? Format::kFp32 : Format::kNvfp4, .x = x, .y = y});
-    if (error <= kLimit) return {};
-    return run_error(
-        "the product is wrong: token {}: relative error {} against Blackwell's arithmetic in "
-        "double precision, at most {} is right",
-        token, format_number(error), format_number(kLimit));
+    for (const std::int64_t token : tokens) {
+      NIBBLE_ASSIGN_OR_RETURN(std::vector<float> x, row_of(x_, shape_.k, token));
+      NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> y, row_of(output_, shape_.n, token));
+      if (mxfp4) x = through_mxfp4(x);
+      NIBBLE_RETURN_IF_ERROR(check_error({.matrix = matrix.view,
+                                          .activations = mxfp4 ? Format::kFp32 : Format::kNvfp4,
+                                          .x = x,
+                                          .y = y},
+                                         token, "Blackwell's arithmetic in double precision"));
+    }
+    return {};
   }
 
-  BenchShape shape_;
-  CudaSetup setup_;
-  std::vector<W4A4Weights> weights_;
   std::optional<QuantizeKernel> quantize_;
-  std::optional<W4A4Kernel> kernel_;
-  std::int64_t tokens_ = 0;
-  cuda::DeviceBuffer x_, codes_, scales_, factors_, output_, partials_, flags_;
+  cuda::DeviceBuffer x_, codes_, scales_, factors_;
 };
 
 }  // namespace

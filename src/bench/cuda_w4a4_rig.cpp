@@ -1,13 +1,8 @@
 // A W4A4 layer as a rig: CudaW4A4MoeLayer with random weights.
 #include "bench/cuda_w4a4_rig.h"
 
-#include <algorithm>
-
-#include "base/stats.h"
-#include "base/units.h"
-#include "bench/cuda_layer_parts.h"
+#include "bench/cuda_layer_frame.h"
 #include "bench/cuda_w4a4_check.h"
-#include "kernels/moe/reference.h"
 
 namespace nibble {
 
@@ -50,65 +45,31 @@ Result<> check_w4a4_shape(const BenchShape& shape) {
   return taken.error().within(shape.where);
 }
 
-class CudaW4A4LayerRig {
- public:
-  CudaW4A4LayerRig(const BenchShape& shape, const CudaSetup& setup)
-      : shape_(shape), setup_(setup), random_(setup.seed), config_(layer_config(shape)) {}
+namespace {
 
-  Result<> make() {
-    NIBBLE_ASSIGN_OR_RETURN(const int copies, layer_copies(shape_, setup_));
-    for (int copy = 0; copy < copies; ++copy) {
-      NIBBLE_ASSIGN_OR_RETURN(
-          CudaW4A4MoeLayer layer,
-          CudaW4A4MoeLayer::random(setup_.gpu, config_, shape_.format,
-                                   setup_.seed + static_cast<std::uint64_t>(copy)));
-      layers_.push_back(std::move(layer));
-    }
-    return {};
+// What of CudaLayerFrame is W4A4's own.
+struct W4A4Family {
+  using Layer = CudaW4A4MoeLayer;
+  using Programs = CudaW4A4MoePrograms;
+  using Workspace = CudaW4A4MoeWorkspace;
+  using Params = CudaW4A4MoeParams;
+  using Tactics = CudaW4A4MoeTactics;
+
+  static constexpr std::string_view kArithmetic = "Blackwell's arithmetic in double precision";
+  static double error_limit() { return moe_error_limit(Format::kNvfp4); }
+
+  static W4A4Tactic default_of(const W4A4Problem& problem, std::int64_t largest,
+                               const cuda::DeviceInfo& info, std::int64_t /*active*/) {
+    return default_tactic(problem, largest, limits_of(info));
   }
 
-  Result<> set_tokens(std::int64_t tokens) {
-    if (tokens == tokens_) return {};
-    tokens_ = 0;
-    // What the last number of tokens needed goes first: there may not be room for both.
-    workspace_.reset();
-    programs_.reset();
-    const RouteRequest request{.experts = shape_.experts, .top_k = shape_.top_k, .tokens = tokens};
-    routings_ = draw_turns(request, setup_.routing, random_);
-    current_ = 0;
-    NIBBLE_ASSIGN_OR_RETURN(turn_logits_, logits_of_turns(routings_, request));
-    NIBBLE_RETURN_IF_ERROR(make_programs(tokens));
-    const auto values = static_cast<std::size_t>(tokens * shape_.k);
-    NIBBLE_ASSIGN_OR_RETURN(x_, cuda::DeviceBuffer::make(padded(values * 2)));
-    NIBBLE_ASSIGN_OR_RETURN(y_, cuda::DeviceBuffer::make(padded(values * 2)));
-    NIBBLE_ASSIGN_OR_RETURN(
-        logits_, cuda::DeviceBuffer::make(static_cast<std::size_t>(tokens * shape_.experts * 4)));
-    NIBBLE_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::make());
-    NIBBLE_RETURN_IF_ERROR(setup_.probes.fill(
-        x_, {.seed = static_cast<int64_t>(setup_.seed) + 77, .filling = Filling::kBf16}, stream));
-    NIBBLE_RETURN_IF_ERROR(stream.synchronize());
-    tokens_ = tokens;
-    return {};
+  static Params params(const Layer& layer, const Programs& programs, Workspace& workspace,
+                       const CudaMoeCall& call) {
+    return {.layer = layer, .programs = programs, .workspace = workspace, .call = call};
   }
 
-  int copies() const { return static_cast<int>(layers_.size()); }
-  double ring_bytes() const {
-    return static_cast<double>(layers_.front().gate_up().bytes() + layers_.front().down().bytes()) *
-           static_cast<double>(layers_.size());
-  }
-  const BenchShape& shape() const { return shape_; }
-  std::int64_t tokens() const { return tokens_; }
-  const ExpertCounts& counts() const { return routings_[current_].counts; }
-  const CudaW4A4MoePrograms& programs() const { return *programs_; }
-  const cuda::DeviceInfo& gpu() const { return setup_.gpu.info(); }
-
-  // The next routing, and for parts of a layer what comes before them. Routing clears the flags of
-  // both products.
-  Result<> draw(LayerPart part, cuda::Stream& stream) {
-    if (setup_.cold) current_ = (current_ + 1) % routings_.size();  // hot: the same experts
-    NIBBLE_RETURN_IF_ERROR(logits_.copy(turn_logits_[current_], stream));
-    if (part == LayerPart::kLayer) return {};
-    const CudaW4A4MoeParams params = params_of(layers_.front());
+  // Routing clears the flags of both products.
+  static Result<> enqueue_before(LayerPart part, const Params& params, cuda::Stream& stream) {
     if (part != LayerPart::kDown) {
       return run_parts({W4A4MoePart::kRoute, W4A4MoePart::kTokens}, params, stream);
     }
@@ -117,8 +78,7 @@ class CudaW4A4LayerRig {
         params, stream);
   }
 
-  Result<> enqueue(LayerPart part, int copy, cuda::Stream& stream) {
-    const CudaW4A4MoeParams params = params_of(layers_[static_cast<std::size_t>(copy)]);
+  static Result<> enqueue(LayerPart part, const Params& params, cuda::Stream& stream) {
     switch (part) {
       case LayerPart::kLayer:
         return cuda_w4a4_moe(params, stream);
@@ -133,162 +93,45 @@ class CudaW4A4LayerRig {
                      stream);
   }
 
-  // The whole layer once: the routing that was asked for, and one expert's part of the first and of
-  // the last token against Blackwell's arithmetic in double precision.
-  Result<> check(cuda::Stream& stream) {
-    if (checked_tokens_ == tokens_) return {};
-    NIBBLE_RETURN_IF_ERROR(check_routing(stream));
-    NIBBLE_RETURN_IF_ERROR(check_token(0, 0, stream));
-    NIBBLE_RETURN_IF_ERROR(check_token(tokens_ - 1, shape_.top_k - 1, stream));
-    checked_tokens_ = tokens_;
-    return {};
+  static Result<std::vector<int>> counts(const Workspace& workspace) {
+    return workspace.memory().read_counts();
+  }
+
+  static Result<std::vector<double>> reference(const Layer& layer, const LayerSample& sample) {
+    NIBBLE_ASSIGN_OR_RETURN(const W4A4Matrix gate_up, w4a4_matrix(layer.gate_up(), sample.expert));
+    NIBBLE_ASSIGN_OR_RETURN(const W4A4Matrix down, w4a4_matrix(layer.down(), sample.expert));
+    return w4a4_expert_reference({.format = sample.shape.format,
+                                  .between = sample.config.activations,
+                                  .hidden = sample.shape.k,
+                                  .intermediate = sample.shape.n,
+                                  .activation = sample.config.activation,
+                                  .gate_up = gate_up.view,
+                                  .down = down.view,
+                                  .x = sample.x});
   }
 
  private:
-  static std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-  static Result<> run_parts(std::initializer_list<W4A4MoePart> parts,
-                            const CudaW4A4MoeParams& params, cuda::Stream& stream) {
+  static Result<> run_parts(std::initializer_list<W4A4MoePart> parts, const Params& params,
+                            cuda::Stream& stream) {
     for (const W4A4MoePart part : parts) {
       NIBBLE_RETURN_IF_ERROR(cuda_w4a4_moe_part(part, params, stream));
     }
     return {};
   }
-
-  Result<> make_programs(std::int64_t tokens) {
-    const CudaW4A4MoeProblem& problem = layers_.front().problem();
-    const std::int64_t largest = usual_largest(routings_);
-    const BlockLimits limits = limits_of(setup_.gpu.info());
-    const CudaW4A4MoeTactics tactics{.gate_up = default_tactic(problem.gate_up, largest, limits),
-                                     .down = default_tactic(problem.down, largest, limits)};
-    NIBBLE_ASSIGN_OR_RETURN(CudaW4A4MoePrograms programs,
-                            CudaW4A4MoePrograms::make(setup_.gpu, problem, tactics));
-    programs_ = std::make_unique<CudaW4A4MoePrograms>(std::move(programs));
-    NIBBLE_ASSIGN_OR_RETURN(CudaW4A4MoeWorkspace workspace,
-                            CudaW4A4MoeWorkspace::make(*programs_, tokens));
-    workspace_ = std::make_unique<CudaW4A4MoeWorkspace>(std::move(workspace));
-    return {};
-  }
-
-  CudaW4A4MoeParams params_of(const CudaW4A4MoeLayer& layer) {
-    return {
-        .layer = layer,
-        .programs = *programs_,
-        .workspace = *workspace_,
-        .call = {
-            .x = x_.address(), .logits = logits_.address(), .y = y_.address(), .tokens = tokens_}};
-  }
-
-  Result<> check_routing(cuda::Stream& stream) {
-    NIBBLE_RETURN_IF_ERROR(draw(LayerPart::kLayer, stream));
-    NIBBLE_RETURN_IF_ERROR(enqueue(LayerPart::kLayer, 0, stream));
-    NIBBLE_RETURN_IF_ERROR(stream.synchronize());
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<int> counted, workspace_->memory().read_counts());
-    return check_counts(counted, counts().tokens);
-  }
-
-  // Every choice but one has the weight 0, so that the token's output is one expert's.
-  Result<> check_token(std::int64_t token, std::int64_t choice, cuda::Stream& stream) {
-    const std::vector<std::int32_t>& ids = routings_[current_].ids;
-    std::vector<float> weights(ids.size(), 0);
-    const auto at = static_cast<std::size_t>(token * shape_.top_k + choice);
-    weights[at] = 1;
-    NIBBLE_ASSIGN_OR_RETURN(const cuda::DeviceBuffer device_ids, cuda::DeviceBuffer::of(ids));
-    NIBBLE_ASSIGN_OR_RETURN(const cuda::DeviceBuffer device_weights,
-                            cuda::DeviceBuffer::of(weights));
-    CudaW4A4MoeParams params = params_of(layers_.front());
-    params.call.logits = 0;
-    params.call.expert_ids = device_ids.address();
-    params.call.expert_weights = device_weights.address();
-    NIBBLE_RETURN_IF_ERROR(cuda_w4a4_moe(params, stream));
-    NIBBLE_RETURN_IF_ERROR(stream.synchronize());
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> y, row_of(y_, token));
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<double> wanted, reference(token, ids[at]));
-    const double error = moe_error(y, wanted);
-    const double limit = moe_error_limit(Format::kNvfp4);
-    if (error <= limit) return {};
-    return run_error(
-        "the layer is wrong: token {}, expert {}: relative error {} against Blackwell's arithmetic "
-        "in double precision, at most {} is right",
-        token, ids[at], format_number(error), format_number(limit));
-  }
-
-  Result<std::vector<float>> row_of(const cuda::DeviceBuffer& buffer, std::int64_t token) const {
-    std::vector<std::uint16_t> row(static_cast<std::size_t>(shape_.k));
-    NIBBLE_RETURN_IF_ERROR(buffer.download(std::as_writable_bytes(std::span(row)),
-                                           static_cast<std::size_t>(token) * row.size() * 2));
-    return wide(row, config_.activations);
-  }
-
-  Result<std::vector<double>> reference(std::int64_t token, std::int64_t expert) const {
-    NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> x, row_of(x_, token));
-    NIBBLE_ASSIGN_OR_RETURN(const W4A4Matrix gate_up,
-                            w4a4_matrix(layers_.front().gate_up(), expert));
-    NIBBLE_ASSIGN_OR_RETURN(const W4A4Matrix down, w4a4_matrix(layers_.front().down(), expert));
-    return w4a4_expert_reference({.format = shape_.format,
-                                  .between = config_.activations,
-                                  .hidden = shape_.k,
-                                  .intermediate = shape_.n,
-                                  .activation = config_.activation,
-                                  .gate_up = gate_up.view,
-                                  .down = down.view,
-                                  .x = x});
-  }
-
-  BenchShape shape_;
-  CudaSetup setup_;
-  Random random_;
-  CudaMoeConfig config_;
-  std::vector<CudaW4A4MoeLayer> layers_;
-  std::unique_ptr<CudaW4A4MoePrograms> programs_;
-  std::unique_ptr<CudaW4A4MoeWorkspace> workspace_;
-  std::vector<DrawnRouting> routings_;
-  std::vector<cuda::DeviceBuffer> turn_logits_;  // float [tokens, experts]: top-k gives the ids
-  cuda::DeviceBuffer x_, y_, logits_;
-  std::size_t current_ = 0;
-  std::int64_t tokens_ = 0;
-  std::int64_t checked_tokens_ = -1;
-};
-
-namespace {
-
-class CudaW4A4PartRig : public CudaRig {
- public:
-  CudaW4A4PartRig(std::shared_ptr<CudaW4A4LayerRig> layer, LayerPart part)
-      : layer_(std::move(layer)), part_(part) {}
-
-  Result<> set_tokens(std::int64_t tokens) override { return layer_->set_tokens(tokens); }
-  Result<> check(cuda::Stream& stream) override { return layer_->check(stream); }
-  int copies() const override { return layer_->copies(); }
-
-  Result<CudaWork> draw(cuda::Stream& stream) override {
-    NIBBLE_RETURN_IF_ERROR(layer_->draw(part_, stream));
-    return work_of_part(layer_->shape(), part_, layer_->tokens(), layer_->counts());
-  }
-
-  Result<> enqueue(int copy, cuda::Stream& stream) override {
-    return layer_->enqueue(part_, copy, stream);
-  }
-  double ring_bytes() const override { return layer_->ring_bytes(); }
-  std::string kernel() const override {
-    return w4a4_kernel_name(layer_->shape(), layer_->programs().software_mma());
-  }
-  std::string tactic() const override {
-    const std::string gate_up = to_string(layer_->programs().gate_up().tactic());
-    const std::string down = to_string(layer_->programs().down().tactic());
-    if (part_ == LayerPart::kGateUp) return gate_up;
-    return part_ == LayerPart::kDown ? down : gate_up + ", " + down;
-  }
-  std::string why_not_timed() const override {
-    return layer_->programs().software_mma() ? why_w4a4_is_not_timed(layer_->gpu()) : "";
-  }
-
- private:
-  std::shared_ptr<CudaW4A4LayerRig> layer_;
-  LayerPart part_;
 };
 
 }  // namespace
+
+class CudaW4A4LayerRig : public CudaLayerFrame<W4A4Family> {
+ public:
+  using CudaLayerFrame::CudaLayerFrame;
+
+  std::string kernel() const { return w4a4_kernel_name(shape_, programs_->software_mma()); }
+  std::string why_not_timed() const {
+    return programs_->software_mma() ? why_w4a4_is_not_timed(setup_.gpu.info()) : "";
+  }
+  static std::optional<double> predict_us(LayerPart, const CudaRates&) { return std::nullopt; }
+};
 
 Result<std::shared_ptr<CudaW4A4LayerRig>> make_w4a4_layer_rig(const BenchShape& shape,
                                                               const CudaSetup& setup) {
@@ -298,7 +141,7 @@ Result<std::shared_ptr<CudaW4A4LayerRig>> make_w4a4_layer_rig(const BenchShape& 
 }
 
 std::unique_ptr<CudaRig> part_of(std::shared_ptr<CudaW4A4LayerRig> layer, LayerPart part) {
-  return std::make_unique<CudaW4A4PartRig>(std::move(layer), part);
+  return std::make_unique<CudaPartRig<CudaW4A4LayerRig>>(std::move(layer), part);
 }
 
 }  // namespace nibble

@@ -49,7 +49,8 @@ class MoeRig final : public Rig {
                      .intermediate = shape_.n,
                      .router = {.experts = ring_.units, .top_k = shape_.top_k},
                      .activations = shape_.activations,
-                     .isa = setup_.isa};
+                     .isa = setup_.isa,
+                     .threads = setup_.threads};
     NIBBLE_ASSIGN_OR_RETURN(MoeLayer layer, MoeLayer::make(config, weights(), setup_.pool));
     layer_ = std::make_unique<MoeLayer>(std::move(layer));
     order_ = ColdOrder(ring_.units, random_.next());

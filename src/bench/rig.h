@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "formats/format.h"
+#include "kernels/moe/moe.h"
 #include "machine/cpu_roofs.h"
 #include "machine/isa.h"
 #include "measure/ring.h"
@@ -54,6 +55,7 @@ struct BenchSetup {
   double cache_bytes = 0;
   double available_bytes = 0;
   std::uint64_t seed = 1;
+  MoeThreads threads = {};  // of a layer's products; a product alone takes the whole pool
 };
 
 // One product that a run does: `rows` of the activations by one matrix of `weights` weights.

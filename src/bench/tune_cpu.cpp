@@ -7,26 +7,28 @@
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "bench/gemm_check.h"
 #include "bench/memory_need.h"
 #include "bench/routes.h"
+#include "bench/tune_cpu_check.h"
 #include "bench/weights.h"
 #include "kernels/gemm/gemm.h"
 #include "machine/probe.h"
 #include "measure/ring.h"
+#include "tactics/tune/cpu_site.h"
 
 namespace nibble {
 namespace {
 
 constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
-constexpr std::int64_t kCheckedSlots = 8;
-constexpr std::int64_t kCheckedRows = 64;
 
 // One shape with its weights, packed for each instruction set that was asked for.
 class CpuTrials {
  public:
   CpuTrials(const tune::TuningShape& shape, const CpuTuneSetup& setup, double cache_bytes)
-      : shape_(shape), setup_(setup), random_(setup.seed) {
+      : shape_(shape),
+        setup_(setup),
+        check_(shape, setup.routing, setup.seed),
+        random_(setup.seed) {
     const BenchShape of_memory = bench_shape_of(shape);
     const double unit_bytes =
         storage_bytes(shape.format, static_cast<double>(shape.n), static_cast<double>(shape.k))
@@ -46,19 +48,10 @@ class CpuTrials {
 
   const tune::TuningShape& shape() const { return shape_; }
 
-  // One input and one place in memory for all replays.
   Result<tune::CheckRun> check(const tune::CpuTactic& tactic, std::int64_t tokens, int repeats) {
+    // Packed here, so that timing has its seconds for itself.
     NIBBLE_RETURN_IF_ERROR(prepare(tactic, tokens));
-    place(0);
-    tune::CheckRun run;
-    for (int replay = 0; replay < repeats; ++replay) {
-      std::fill(output().begin(), output().end(), 0.0F);
-      multiply(tactic);
-      const std::span<const float> y = output();
-      run.digests.push_back(tune::digest_of(y.data(), y.size_bytes()));
-      if (replay == 0) compare(run);
-    }
-    return run;
+    return check_.run(tactic, tokens, repeats, *pool_);
   }
 
   Result<double> time_us(const tune::CpuTactic& tactic, std::int64_t tokens, std::size_t round) {
@@ -150,44 +143,9 @@ class CpuTrials {
          *pool_);
   }
 
-  // Some slots against the reference, all of them for what is no number.
-  void compare(tune::CheckRun& run) {
-    run.limit = product_error_limit(shape_.format, shape_.activations, shape_.k);
-    const std::span<const float> y = output();
-    const auto n = static_cast<std::size_t>(shape_.n);
-    const auto k = static_cast<std::size_t>(shape_.k);
-    const auto slots = static_cast<std::int64_t>(placed_.row_of.size());
-    Random chosen(setup_.seed + 17);
-    for (std::int64_t sample = 0; sample < std::min(kCheckedSlots, slots); ++sample) {
-      const auto slot = static_cast<std::size_t>(sample * (slots - 1) /
-                                                 std::max<std::int64_t>(1, kCheckedSlots - 1));
-      const auto after = std::upper_bound(placed_.offsets.begin(), placed_.offsets.end(),
-                                          static_cast<std::int32_t>(slot));
-      const std::int64_t unit = after - placed_.offsets.begin() - 1;
-      const auto token = static_cast<std::size_t>(placed_.row_of[slot]);
-      const std::int64_t last = std::max<std::int64_t>(0, shape_.n - kCheckedRows);
-      const auto first =
-          static_cast<std::int64_t>(chosen.below(static_cast<std::uint64_t>(last) + 1));
-      const QuantizedMatrix of_unit = matrix(unit);
-      const double error = product_error({.matrix = of_unit,
-                                          .activations = shape_.activations,
-                                          .x = std::span(x_).subspan(token * k, k),
-                                          .y = y.subspan(slot * n, n),
-                                          .rows = kCheckedRows,
-                                          .first_row = first});
-      if (error <= run.error) continue;
-      run.error = error;
-      run.where = fmt::format("token {}, row {}", token, first);
-    }
-    const auto wrong =
-        std::find_if(y.begin(), y.end(), [](float value) { return !std::isfinite(value); });
-    if (wrong == y.end()) return;
-    run.error = std::numeric_limits<double>::infinity();
-    run.where = fmt::format("slot {}", static_cast<std::size_t>(wrong - y.begin()) / n);
-  }
-
   tune::TuningShape shape_;
   CpuTuneSetup setup_;
+  CpuCheck check_;
   Random random_;
   Ring ring_;
   ColdOrder order_{1, 0};
@@ -206,7 +164,7 @@ class CpuTuner final : public tune::TuneBackend {
  public:
   explicit CpuTuner(const CpuTuneSetup& setup)
       : setup_(setup),
-        site_(cpu_tuning_site()),
+        site_(tune::cpu_tuning_site()),
         cache_bytes_(probe_cpu().last_level_cache_mb.value_or(0) * kMega),
         processors_(static_cast<int>(usable_processors().size())),
         fallback_(default_cpu_tactic()) {}
@@ -274,14 +232,6 @@ class CpuTuner final : public tune::TuneBackend {
 };
 
 }  // namespace
-
-tune::TuningSite cpu_tuning_site() {
-  const CpuStatus cpu = probe_cpu();
-  return {.device = cpu.title,
-          .units = static_cast<std::int64_t>(usable_processors().size()),
-          .driver = "none",
-          .kernel_version = fmt::format("nibble {} {}", NIBBLE_VERSION, to_string(best_isa()))};
-}
 
 tune::CpuTactic default_cpu_tactic() {
   return {.isa = best_isa(), .threads = static_cast<int>(usable_processors().size())};

@@ -25,8 +25,6 @@ struct CpuTuneSetup {
 
 std::unique_ptr<tune::TuneBackend> make_cpu_tuner(const CpuTuneSetup& setup);
 
-// What choices of this processor hold for.
-tune::TuningSite cpu_tuning_site();
 // The best instruction set, on all processors.
 tune::CpuTactic default_cpu_tactic();
 // Instruction sets that this processor has not are there too.

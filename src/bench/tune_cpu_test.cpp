@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/testing.h"
 #include "base/thread_pool.h"
+#include "bench/tune_cpu_check.h"
 #include "bench/tune_shapes.h"
 #include "measure/sampler.h"
 #include "tactics/tune/tuner.h"
@@ -34,6 +35,66 @@ TEST(CpuTuner, EveryTacticIsRightAndGivesTheSameBits) {
     EXPECT_EQ(run->digests, first) << tune::to_string(tactic);
     const Result<double> us = backend->time_us(small_key(), tactic, 1);
     EXPECT_TRUE(us.ok() && *us > 0);
+  }
+}
+
+std::vector<std::size_t> tokens_by_expert(const CheckedPart& part) {
+  std::vector<std::size_t> counts;
+  for (const auto& tokens : part.routes.tokens_of) counts.push_back(tokens.size());
+  return counts;
+}
+
+// Experts 0 .. 5 with 4, 1, 3, 0, 2 and 5 tokens of a matrix [128, 10]: 1,280 products a token.
+Routes uneven_routes() {
+  Routes routes;
+  for (const auto& [expert, tokens] : {std::pair(0, 4), {1, 1}, {2, 3}, {4, 2}, {5, 5}}) {
+    routes.expert_of.push_back(expert);
+    routes.tokens_of.emplace_back();
+    for (int at = 0; at < tokens; ++at) routes.tokens_of.back().push_back(10 * expert + at);
+  }
+  return routes;
+}
+
+TEST(CpuCheck, TakesTheBusiestAndTheLeastBusyExpertsWithinItsBound) {
+  const tune::TuningShape shape{.op = "moe.down", .experts = 6, .top_k = 2, .n = 128, .k = 10};
+  const CheckedPart all = part_to_check(shape, uneven_routes(), 15 * 1280);
+  EXPECT_EQ(all.routes.expert_of, uneven_routes().expert_of);
+  EXPECT_EQ(all.first_row, 0);
+  EXPECT_EQ(all.rows, 128);
+  // In turn 5, 1 and 4 tokens: ten. The next, with two, would be too much.
+  const CheckedPart some = part_to_check(shape, uneven_routes(), 11 * 1280);
+  EXPECT_EQ(some.routes.expert_of, (std::vector<std::int32_t>{0, 1, 5}));
+  EXPECT_EQ(tokens_by_expert(some), (std::vector<std::size_t>{4, 1, 5}));
+  EXPECT_EQ(some.rows, 128);
+}
+
+TEST(CpuCheck, OfOneExpertThatIsTooMuchTheLastRowsAndTokens) {
+  const tune::TuningShape shape{.op = "moe.down", .experts = 6, .top_k = 2, .n = 130, .k = 10};
+  const CheckedPart rows = part_to_check(shape, uneven_routes(), 5 * 70 * 10);
+  EXPECT_EQ(rows.routes.expert_of, (std::vector<std::int32_t>{5}));
+  EXPECT_EQ(rows.first_row, 64);  // whole units of 64 rows before it, and the matrix's own end
+  EXPECT_EQ(rows.rows, 66);
+  EXPECT_EQ(tokens_by_expert(rows), (std::vector<std::size_t>{5}));
+  const CheckedPart tokens = part_to_check(shape, uneven_routes(), 2 * 66 * 10);
+  EXPECT_EQ(tokens.rows, 66);
+  EXPECT_EQ(tokens.routes.tokens_of, (std::vector<std::vector<std::int32_t>>{{53, 54}}));
+  EXPECT_EQ(tokens_by_expert(part_to_check(shape, uneven_routes(), 1)),
+            (std::vector<std::size_t>{1}));
+}
+
+// GLM-5 on one of eight ranks at 64 tokens, where 50 replays of all 256 experts took the two
+// minutes that a worker has for an answer.
+TEST(CpuCheck, OfALargeLayerIsBounded) {
+  const tune::TuningShape shape{
+      .op = "moe.gate_up", .experts = 256, .top_k = 8, .n = 512, .k = 6144};
+  Random random(3);
+  for (const std::int64_t tokens : {1, 64, 4096, 65536}) {
+    const Routes routes = draw_routes({shape.experts, shape.top_k, tokens}, random);
+    const CheckedPart part = part_to_check(shape, routes);
+    const double products = static_cast<double>(part.routes.slots() * part.rows * shape.k);
+    EXPECT_LE(products, kMostCheckedProducts) << tokens;
+    EXPECT_GE(products, kMostCheckedProducts / 5) << tokens;
+    EXPECT_EQ(part.first_row + part.rows, shape.n);
   }
 }
 

@@ -4,6 +4,7 @@
 #include "bench/route_draw.h"
 #include "bench/tune_cpu.h"
 #include "bench/tune_cuda.h"
+#include "tactics/tune/cpu_site.h"
 
 namespace nibble {
 
@@ -46,7 +47,7 @@ Result<tune::WorkerService> make_tune_service(const Json& json) {
 
 Result<tune::TuningSite> tuning_site(const std::string& on) {
   NIBBLE_ASSIGN_OR_RETURN(const std::optional<int> gpu, parse_on(on));
-  if (!gpu) return cpu_tuning_site();
+  if (!gpu) return tune::cpu_tuning_site();
   return cuda_tuning_site(*gpu);
 }
 
