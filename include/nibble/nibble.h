@@ -47,7 +47,8 @@ typedef enum nibble_status {
   NIBBLE_NO_DEVICE = 2,        /* no driver, or no GPU of that number */
   NIBBLE_OUT_OF_MEMORY = 3,    /* of the host */
   NIBBLE_RUN_FAILED = 4,       /* the driver, the compiler or the GPU refused */
-  NIBBLE_INTERNAL = 5          /* a mistake of the library's own */
+  NIBBLE_INTERNAL = 5,         /* a mistake of the library's own */
+  NIBBLE_BAD_TUNING = 6        /* a tuning file that cannot be read, or is of no use here */
 } nibble_status;
 
 NIBBLE_API const char* nibble_version(void); /* "0.1.0" */
@@ -83,6 +84,12 @@ NIBBLE_API nibble_status nibble_device_open(int32_t ordinal, nibble_device** dev
  * several callers is done one after the other. */
 NIBBLE_API nibble_status nibble_cpu_open(int32_t threads, nibble_device** device);
 NIBBLE_API void nibble_device_close(nibble_device* device);
+
+/* Layers that are made on this device of nibble_cpu_open() from now on take the choices of this
+ * file (nibble.tuning/1, which `nibble tune --on cpu` writes); NULL: the defaults.
+ * NIBBLE_BAD_TUNING for a file that is missing or damaged, or of another processor or version: the
+ * device stays as it was. */
+NIBBLE_API nibble_status nibble_device_use_tuning(nibble_device* device, const char* path);
 
 typedef struct nibble_device_info {
   uint32_t size;
@@ -303,6 +310,8 @@ typedef struct nibble_moe_info {
   int32_t reserved;     /* 0 */
   char layer[160];      /* what it computes, and on what */
   char tactics[256];    /* of both products, on a GPU */
+  char tuning[1024];    /* of nibble_device_use_tuning(): which keys hit, and what is taken instead
+                         * where none did, and why; "" without a file */
 } nibble_moe_info;
 
 NIBBLE_API nibble_status nibble_moe_describe(const nibble_moe* moe, nibble_moe_info* info);

@@ -48,14 +48,18 @@ class ThreadPool {
   }
   // share() for work that one thread does in about `ns`: done by the caller alone when a section
   // would save less than it costs. Starting and ending one takes 0.5 to 1 us, and two
-  // threads save half of `ns`.
+  // threads save half of `ns`. No more than `most` threads call `work`; 0: all may.
   template <class Work>
-  void run_for(double ns, const Work& work) {
+  void run_for(double ns, const Work& work, int most = 0) {
     constexpr double kAloneNs = 2000;
-    if (ns < kAloneNs) {
+    if (ns < kAloneNs || most == 1) {
       work(0);
-    } else {
+    } else if (most == 0 || most >= threads()) {
       share(work);
+    } else {
+      share([&](int thread) {
+        if (thread < most) work(thread);
+      });
     }
   }
 

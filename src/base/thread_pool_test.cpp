@@ -84,6 +84,27 @@ TEST(ThreadPool, TheCallerMayRunEverywhereAgain) {
   EXPECT_EQ(usable_processors(), before);
 }
 
+// Of three threads the first two; of one the caller.
+TEST(ThreadPool, NoMoreThreadsThanAskedForTakePart) {
+  constexpr double kLong = 1e9;
+  ThreadPool pool(3);
+  for (const int most : {0, 1, 2, 3, 9}) {
+    std::atomic<int> highest = -1;
+    for (int round = 0; round < 200; ++round) {
+      pool.run_for(
+          kLong,
+          [&](int thread) {
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+            int seen = highest;
+            while (thread > seen && !highest.compare_exchange_weak(seen, thread)) {
+            }
+          },
+          most);
+    }
+    EXPECT_EQ(highest, most == 0 || most > 3 ? 2 : most - 1) << most;
+  }
+}
+
 TEST(WorkQueue, HandsOutEachUnitOnce) {
   constexpr std::int64_t kUnits = 10'000;
   std::vector<std::atomic<int>> taken(kUnits);

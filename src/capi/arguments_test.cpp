@@ -32,13 +32,15 @@ TEST(Capi, VersionsAndStatusTexts) {
   EXPECT_STREQ(nibble_status_text(NIBBLE_OUT_OF_MEMORY), "out of memory");
   EXPECT_STREQ(nibble_status_text(NIBBLE_RUN_FAILED), "run failed");
   EXPECT_STREQ(nibble_status_text(NIBBLE_INTERNAL), "internal error");
-  EXPECT_STREQ(nibble_status_text(static_cast<nibble_status>(6)), "unknown status");
+  EXPECT_STREQ(nibble_status_text(NIBBLE_BAD_TUNING), "bad tuning file");
+  EXPECT_STREQ(nibble_status_text(static_cast<nibble_status>(7)), "unknown status");
 }
 
 // What programs that were compiled before rely on (LP64: 8-byte pointers).
 TEST(Capi, FieldsStayWhereTheyAre) {
   EXPECT_EQ(static_cast<int>(NIBBLE_INVALID_ARGUMENT), 1);
   EXPECT_EQ(static_cast<int>(NIBBLE_INTERNAL), 5);
+  EXPECT_EQ(static_cast<int>(NIBBLE_BAD_TUNING), 6);
   EXPECT_EQ(static_cast<int>(NIBBLE_FP4), 3);
   EXPECT_EQ(sizeof(nibble_fp4_gemm_desc), 4 * 4 + 3 * 8);
   EXPECT_EQ(offsetof(nibble_fp4_gemm_desc, n), 16);
@@ -51,7 +53,8 @@ TEST(Capi, FieldsStayWhereTheyAre) {
   EXPECT_EQ(sizeof(nibble_moe_desc), 8 * 4 + 2 * 8 + 2 * 4 + 8);
   EXPECT_EQ(offsetof(nibble_moe_desc, hidden), 32);
   EXPECT_EQ(sizeof(nibble_moe_weights), 4 * 4 + 10 * 8);
-  EXPECT_EQ(sizeof(nibble_moe_info), 4 * 4 + 160 + 256);
+  EXPECT_EQ(sizeof(nibble_moe_info), 4 * 4 + 160 + 256 + 1024);
+  EXPECT_EQ(offsetof(nibble_moe_info, tuning), 4 * 4 + 160 + 256);
   EXPECT_EQ(sizeof(nibble_moe_args), 8 + 8 + 5 * 8);
   EXPECT_EQ(sizeof(nibble_device_info), 7 * 4 + 128 + 16 + 4 + 8);  // 4 of padding
 }

@@ -1,15 +1,68 @@
 #include "capi/cpu_team.h"
 
-#include <exception>
-#include <new>
-#include <stdexcept>
+#include <latch>
+#include <optional>
+#include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace nibble::capi {
+namespace {
+
+int threads_wanted(int threads) {
+  return threads > 0 ? threads : static_cast<int>(usable_processors().size());
+}
+
+// Throws where `count` more threads cannot be. A ThreadPool that gets only some of its workers ends
+// the process, as a thread does that is dropped before it is joined; so as many are begun here
+// first, all at once, and ended in order.
+void check_threads(int count) {
+  std::vector<std::thread> begun;
+  begun.reserve(static_cast<std::size_t>(count));
+  std::latch end(1);
+  std::exception_ptr failure;
+  try {
+    for (int thread = 0; thread < count; ++thread) begun.emplace_back([&end] { end.wait(); });
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  end.count_down();
+  for (std::thread& thread : begun) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+Error not_started(int threads, std::string_view why) {
+  return run_error(
+      "{} threads of the CPU do not start ({}); ask nibble_cpu_open() for fewer, or raise this "
+      "process's limits on threads and memory",
+      threads_wanted(threads), why);
+}
+
+}  // namespace
+
+void EndTeam::operator()(CpuTeam* team) const {
+  if (team->check_process().ok()) delete team;
+}
+
+Result<TeamPointer> CpuTeam::start(int threads) {
+  try {
+    return TeamPointer(new CpuTeam(threads));
+  } catch (const std::exception& exception) {
+    return not_started(threads, exception.what());
+  } catch (...) {
+    return not_started(threads, "an exception of no known type");
+  }
+}
 
 CpuTeam::CpuTeam(int threads)
-    : threads_(threads > 0 ? threads : static_cast<int>(usable_processors().size())),
-      thread_([this] { serve(); }) {}
+    : threads_(threads_wanted(threads)), process_(::getpid()), thread_([this] { serve(); }) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return started_; });
+  if (!failure_) return;
+  lock.unlock();
+  thread_.join();
+  std::rethrow_exception(failure_);
+}
 
 CpuTeam::~CpuTeam() {
   {
@@ -20,33 +73,62 @@ CpuTeam::~CpuTeam() {
   thread_.join();
 }
 
-void CpuTeam::run(const std::function<void(ThreadPool&)>& job) {
+Result<> CpuTeam::check_process() const {
+  const pid_t here = ::getpid();
+  if (here == process_) return {};
+  return input_error(
+      "the device was opened in process {}, and this is {}, which has none of its threads; open "
+      "one after the fork",
+      process_, here);
+}
+
+// The process first: of another one, who held the locks when it was forked is not here.
+Result<> CpuTeam::run(const std::function<void(ThreadPool&)>& job) {
+  NIBBLE_RETURN_IF_ERROR(check_process());
   const std::lock_guard turn(turn_);
   std::unique_lock lock(mutex_);
   job_ = &job;
   changed_.notify_all();
   changed_.wait(lock, [this] { return job_ == nullptr; });
-  if (std::exchange(out_of_memory_, false)) throw std::bad_alloc();
-  if (std::exchange(failed_, false)) throw std::runtime_error(failure_);
+  if (const std::exception_ptr failure = std::exchange(failure_, nullptr)) {
+    std::rethrow_exception(failure);
+  }
+  return {};
 }
 
 void CpuTeam::serve() {
-  ThreadPool pool(threads_);
+  std::optional<ThreadPool> pool;
+  std::exception_ptr failure;
+  try {
+    check_threads(threads_ - 1);
+    pool.emplace(threads_);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    started_ = true;
+    failure_ = failure;
+    changed_.notify_all();
+  }
+  if (pool) serve_jobs(*pool);
+}
+
+void CpuTeam::serve_jobs(ThreadPool& pool) {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return job_ != nullptr || stopping_; });
     if (stopping_) return;
     const std::function<void(ThreadPool&)>& job = *job_;
     lock.unlock();
+    std::exception_ptr failure;
     try {
       job(pool);
-    } catch (const std::bad_alloc&) {
-      out_of_memory_ = true;
-    } catch (const std::exception& exception) {
-      failed_ = true;
-      failure_ = exception.what();
+    } catch (...) {
+      failure = std::current_exception();
     }
     lock.lock();
+    failure_ = std::move(failure);
     job_ = nullptr;
     changed_.notify_all();
   }

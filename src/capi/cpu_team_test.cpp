@@ -18,7 +18,7 @@ TEST(CpuTeam, WorkOfManyThreadsIsDoneOneAfterTheOther) {
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&] {
       for (int job = 0; job < 50; ++job) {
-        team.run([&](ThreadPool& pool) {
+        const Result<> ended = team.run([&](ThreadPool& pool) {
           EXPECT_EQ(++inside, 1);
           EXPECT_EQ(pool.threads(), 2);
           std::atomic<int> ran = 0;
@@ -27,6 +27,7 @@ TEST(CpuTeam, WorkOfManyThreadsIsDoneOneAfterTheOther) {
           ++done;
           --inside;
         });
+        EXPECT_TRUE(ended.ok());
       }
     });
   }
@@ -36,10 +37,13 @@ TEST(CpuTeam, WorkOfManyThreadsIsDoneOneAfterTheOther) {
 
 TEST(CpuTeam, WhatAJobThrowsIsThrownByRun) {
   CpuTeam team(1);
-  EXPECT_THROW(team.run([](ThreadPool&) { throw std::runtime_error("job"); }), std::runtime_error);
-  EXPECT_THROW(team.run([](ThreadPool&) { throw std::bad_alloc(); }), std::bad_alloc);
+  EXPECT_THROW(static_cast<void>(team.run([](ThreadPool&) { throw std::runtime_error("job"); })),
+               std::runtime_error);
+  EXPECT_THROW(static_cast<void>(team.run([](ThreadPool&) { throw std::bad_alloc(); })),
+               std::bad_alloc);
+  EXPECT_THROW(static_cast<void>(team.run([](ThreadPool&) { throw 1; })), int);
   bool ran = false;
-  team.run([&](ThreadPool&) { ran = true; });
+  EXPECT_TRUE(team.run([&](ThreadPool&) { ran = true; }).ok());
   EXPECT_TRUE(ran);
 }
 
@@ -49,7 +53,7 @@ TEST(CpuTeam, TheCallersThreadIsNotBound) {
   ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
   {
     CpuTeam team(2);
-    team.run([](ThreadPool&) {});
+    EXPECT_TRUE(team.run([](ThreadPool&) {}).ok());
     ASSERT_EQ(::sched_getaffinity(0, sizeof(after), &after), 0);
     EXPECT_TRUE(CPU_EQUAL(&before, &after));
   }

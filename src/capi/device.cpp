@@ -89,7 +89,7 @@ nibble_status nibble_cpu_open(int32_t threads, nibble_device** device) {
     *device = nullptr;
     NIBBLE_RETURN_IF_ERROR(check_range("threads", threads, 0, kMostThreads));
     auto state = std::make_shared<DeviceState>();
-    state->cpu = std::make_unique<CpuTeam>(threads);
+    NIBBLE_ASSIGN_OR_RETURN(state->cpu, CpuTeam::start(threads));
     *device = std::make_unique<nibble_device>(nibble_device{std::move(state)}).release();
     return {};
   });

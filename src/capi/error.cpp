@@ -51,6 +51,8 @@ const char* nibble_status_text(nibble_status status) {
       return "run failed";
     case NIBBLE_INTERNAL:
       return "internal error";
+    case NIBBLE_BAD_TUNING:
+      return "bad tuning file";
   }
   return "unknown status";
 }

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "capi/cpu_team.h"
+#include "capi/tuning.h"
 #include "cuda/device.h"
 #include "cuda/module.h"
 #include "cuda/stream.h"
@@ -31,7 +32,8 @@ struct Gpu {
 // One of the two.
 struct DeviceState {
   std::unique_ptr<Gpu> gpu;
-  std::unique_ptr<CpuTeam> cpu;
+  TeamPointer cpu;
+  DeviceTuning tuning;  // of the CPU
 };
 
 // The context that is current in this thread stays so, whatever the scope makes current.

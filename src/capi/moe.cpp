@@ -23,6 +23,7 @@ struct nibble_moe {
   // One of the two.
   std::unique_ptr<nibble::capi::GpuMoe> gpu;
   std::optional<nibble::MoeLayer> cpu;
+  std::string tuning;  // what the device's tuning file said of it
 };
 
 struct nibble_moe_workspace {
@@ -192,12 +193,26 @@ Result<> make_on_cpu(nibble_moe& moe, const nibble_moe_weights& given) {
                        given.on_device);
   }
   NIBBLE_ASSIGN_OR_RETURN(const HostLayer host, read_layer(moe.desc, given, nullptr));
-  const MoeConfig config{.hidden = moe.desc.hidden,
-                         .intermediate = moe.desc.intermediate,
-                         .router = router_of(moe.desc),
-                         .activation = activation_of(moe.desc),
-                         .activations = cpu_activations(moe.desc),
-                         .static_input_scales = host.static_input_scales};
+  MoeConfig config{.hidden = moe.desc.hidden,
+                   .intermediate = moe.desc.intermediate,
+                   .router = router_of(moe.desc),
+                   .activation = activation_of(moe.desc),
+                   .activations = cpu_activations(moe.desc),
+                   .static_input_scales = host.static_input_scales};
+  const auto tuned =
+      moe.device->tuning.choose({.experts = moe.desc.experts,
+                                 .top_k = moe.desc.top_k,
+                                 .hidden = moe.desc.hidden,
+                                 .intermediate = moe.desc.intermediate,
+                                 .format = moe.format,
+                                 .activations = config.activations,
+                                 .tokens = {std::max<std::int64_t>(moe.desc.expected_tokens, 1)},
+                                 .threads = moe.device->cpu->threads()});
+  if (tuned) {
+    config.isa = tuned->values.isa;
+    config.threads = tuned->values.threads;
+    moe.tuning = tuned->said;
+  }
   Result<MoeLayer> layer = input_error("not made");
   moe.device->cpu->run(
       [&](ThreadPool& pool) { layer = MoeLayer::make(config, host.views(), pool); });
@@ -357,6 +372,7 @@ nibble_status nibble_moe_describe(const nibble_moe* moe, nibble_moe_info* info) 
       write_text(filled.tactics, moe->gpu->tactics());
     } else {
       write_text(filled.layer, moe_name(moe->cpu->config(), moe->format));
+      write_text(filled.tuning, moe->tuning);
     }
     return write_struct(info, filled, "info");
   });

@@ -88,6 +88,10 @@ Result<std::vector<BenchShape>> shapes_of_model(const Arguments& arguments, Benc
   NIBBLE_ASSIGN_OR_RETURN(deployment.machine, this_cpu());
   NIBBLE_ASSIGN_OR_RETURN(const auto tp, arguments.integer("--tp", 1, kMostCount));
   deployment.layout.tp = tp.value_or(1);
+  // A model that was made for shorter sequences has the same matrices.
+  if (const auto most = static_cast<double>(deployment.model.max_context); most > 0) {
+    deployment.context = std::min(deployment.context, most);
+  }
   // The shapes are of one rank of many; a single CPU has no link to price.
   deployment.link = LinkSpeed{1, 1};
   if (const auto given = arguments.text("--activations")) {
@@ -106,7 +110,7 @@ Result<> check_applicable(const Arguments& arguments, const std::string& what, b
   const std::vector<std::string> kernels = {
       "--format", "--activations", "--n",      "--k",    "--experts", "--top-k",   "--tokens",
       "--model",  "--tp",          "--shapes", "--cold", "--hot",     "--seconds", "--isa",
-      "--seed",   "--threads",     "--csv",    "--json", "--on"};
+      "--seed",   "--threads",     "--csv",    "--json", "--on",      "--tuning"};
   const std::map<std::string, std::vector<std::string>> takes = {
       {"", kernels},
       {"gemm", kernels},
@@ -180,6 +184,7 @@ Result<BenchRequest> request_from(const Arguments& arguments, const std::string&
   NIBBLE_ASSIGN_OR_RETURN(const auto seed, arguments.integer("--seed", 0));
   request.seed = static_cast<std::uint64_t>(seed.value_or(1));
   if (const auto name = arguments.text("--isa")) request.isa = isa_from_string(*name).value();
+  NIBBLE_ASSIGN_OR_RETURN(request.tuning_file, tuning_file(arguments, what));
   return request;
 }
 

@@ -153,13 +153,7 @@ Result<CudaBenchRequest> cuda_request(const Arguments& arguments, const std::str
   request.cold = !arguments.has("--hot");
   request.baselines = !arguments.has("--no-baselines");
   request.check_only = arguments.has("--check-only");
-  if (const auto file = arguments.text("--tuning")) {
-    if (!std::filesystem::exists(*file)) {
-      return input_error("{}: there is no such tuning file; nibble tune writes one", *file);
-    }
-    if (what != "moe") return usage_error("--tuning is of layers: nibble bench moe");
-    request.tuning_file = *file;
-  }
+  NIBBLE_ASSIGN_OR_RETURN(request.tuning_file, tuning_file(arguments, what));
   NIBBLE_ASSIGN_OR_RETURN(request.routing,
                           parse_route_draw(arguments.text("--routing").value_or("random")));
   NIBBLE_ASSIGN_OR_RETURN(const auto seconds, arguments.number("--seconds", 0.01, 3600));
@@ -199,6 +193,16 @@ void print_document(const Json& body, const Arguments& arguments) {
 
 }  // namespace
 
+Result<std::filesystem::path> tuning_file(const Arguments& arguments, const std::string& what) {
+  const auto file = arguments.text("--tuning");
+  if (!file) return std::filesystem::path();
+  if (!std::filesystem::exists(*file)) {
+    return input_error("{}: there is no such tuning file; nibble tune writes one", *file);
+  }
+  if (what != "moe") return usage_error("--tuning is of layers: nibble bench moe");
+  return std::filesystem::path(*file);
+}
+
 std::vector<OptionDef> bench_cuda_options() {
   return {{.name = "--routing",
            .value = "KIND",
@@ -221,7 +225,7 @@ std::vector<OptionDef> bench_cuda_options() {
           {.name = "--tuning",
            .value = "FILE",
            .kind = ValueKind::kFile,
-           .help = "on a GPU: take the choices that nibble tune wrote there"},
+           .help = "of \"moe\": take the choices that nibble tune wrote there"},
           {.name = "--no-baselines", .help = "on a GPU: without cuBLASLt's products"},
           {.name = "--check-only",
            .help = "on a GPU: hold the kernels against double precision, and time nothing"},

@@ -3,6 +3,7 @@
 //   if (is_on_cuda(arguments)) return run_bench_cuda(arguments, what);
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ std::vector<std::string> bench_cuda_takes(const std::string& what);
 
 // --on names a GPU; a usage error for a word that it does not take.
 Result<bool> is_on_cuda(const Arguments& arguments);
+
+// --tuning, which is of layers and names a file that is there; empty: not given.
+Result<std::filesystem::path> tuning_file(const Arguments& arguments, const std::string& what);
 
 Result<int> run_bench_cuda(const Arguments& arguments, const std::string& what);
 Result<int> run_bench_import(const Arguments& arguments);

@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "cli/embedded_model.h"
 #include "cli/end_signal.h"
+#include "cli/serve_tuning.h"
 #include "cli/version.h"
 #include "engine/models/load.h"
 #include "machine/isa.h"
@@ -42,6 +43,7 @@ struct ServeFlags {
   engine::ModelOptions load;
   serve::ServeOptions server;
   std::optional<double> kv_cache_gb;
+  std::optional<std::string> tuning_file;
 };
 
 Nanoseconds nanoseconds_of(double span) {
@@ -162,6 +164,7 @@ Result<ServeFlags> serve_flags_from(const Arguments& arguments) {
   if (flags.kv_cache_gb && flags.engine.kv_blocks != 0) {
     return usage_error("--kv-cache-memory and --kv-blocks both size the KV cache; give one");
   }
+  flags.tuning_file = arguments.text("--tuning");
   NIBBLE_ASSIGN_OR_RETURN(flags.model, model_folder(arguments));
   return flags;
 }
@@ -179,10 +182,29 @@ Result<> size_cache(ServeFlags& flags, const engine::ModelInfo& model) {
   return {};
 }
 
+int engine_threads(const ServeFlags& flags) {
+  const auto processors = static_cast<int>(usable_processors().size());
+  return flags.engine.threads == 0 ? processors : flags.engine.threads;
+}
+
+// Said before the weights are loaded; the first line is a part of the configuration, too.
+Result<std::string> tune_experts(const Arguments& arguments, ServeFlags& flags) {
+  if (!flags.tuning_file) return std::string("none");
+  const engine::EngineOptions& engine = flags.engine;
+  ServeTuning request{
+      .file = *flags.tuning_file,
+      .model = flags.model,
+      .threads = engine_threads(flags),
+      .most_tokens = std::max(engine.max_num_batched_tokens, engine.max_running_requests)};
+  if (arguments.has("--isa")) request.isa = flags.load.isa;
+  NIBBLE_ASSIGN_OR_RETURN(const std::vector<std::string> said, take_tuning(request, flags.load));
+  for (const std::string& line : said) fmt::print(stderr, "nibble serve: {}\n", line);
+  return said.front();
+}
+
 // The model with all its weights; the pool that packed them ends with the function.
 Result<std::unique_ptr<engine::Model>> load_model(const ServeFlags& flags) {
-  const auto processors = static_cast<int>(usable_processors().size());
-  ThreadPool pool(flags.engine.threads == 0 ? processors : flags.engine.threads);
+  ThreadPool pool(engine_threads(flags));
   return engine::load_checkpoint_model(flags.model, flags.load, pool);
 }
 
@@ -251,11 +273,13 @@ Result<int> execute_serve(const Arguments& arguments) {
   NIBBLE_ASSIGN_OR_RETURN(serve::ServedModel served,
                           serve::load_served_model(flags.model, flags.generation_config));
   if (!flags.served_name.empty()) served.name = flags.served_name;
+  NIBBLE_ASSIGN_OR_RETURN(const std::string tuning, tune_experts(arguments, flags));
   served.facts = Json::object()
                      .set("activations", to_string(flags.load.activations))
                      .set("kv_format", to_string(flags.load.kv_format))
                      .set("isa", to_string(flags.load.isa))
-                     .set("best_isa", to_string(best_isa()));
+                     .set("best_isa", to_string(best_isa()))
+                     .set("tuning", tuning);
   NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<engine::Model> model, load_model(flags));
   NIBBLE_RETURN_IF_ERROR(size_cache(flags, model->info()));
   NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,

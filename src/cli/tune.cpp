@@ -246,7 +246,8 @@ CommandDef tune_command() {
           "how. Variants run in a child process, so that one that crashes or hangs costs itself "
           "alone. Two processes that tune into one file come to one choice: the second waits, and "
           "takes what the first decided.\n\n"
-          "\"nibble bench --tuning FILE\" runs with the choices, and says which were found. "
+          "\"nibble bench moe --tuning FILE\" and \"nibble serve --tuning FILE\" run with the "
+          "choices, and say which were found. "
           "\"--audit\" shows each choice with its runner-up, what the default loses, ties, what "
           "was rejected and why, and which keys of --model the file lacks (status 3).",
       .options = std::move(options),

@@ -88,3 +88,37 @@ def test_compiling_ahead_for_the_instruction(bench, nibble, words, programs):
     assert first.stdout.startswith(f"{programs} programs for sm_120a, 0 of them from the cache")
     again = bench(*words, "--compile-for", "sm_120a").stdout
     assert again.startswith(f"{programs} programs for sm_120a, {programs} of them from the cache")
+
+
+# As nibble tune writes it, without entries: H200s have 132 units, and so has the stand-in.
+TUNING = {"schema": "nibble.tuning/1", "version": "0.1", "command": "nibble tune", "compiler": "NVRTC 13.0",
+          "began_unix_s": 90, "taken_unix_s": 100, "entries": [],
+          "site": {"device": "NVIDIA H200", "units": 132, "driver": "CUDA 13.0", "kernel_version": "abc"}}
+
+
+@pytest.mark.parametrize("activations", ["bf16", "nvfp4"])
+@pytest.mark.parametrize("text,part", [
+    (None, "no such tuning file"), ("{", "line 1"), ("[]", "is no tuning file"),
+    ('{"schema": "nibble.tuning/2"}', "reads nibble.tuning/1"),
+    ('{"schema": "nibble.tuning/1"}', "version")])
+def test_a_tuning_file_that_cannot_be_read(bench, tmp_path, activations, text, part):
+    """Before the GPU is looked for: this runs where there is none."""
+    file = tmp_path / "tuning.json"
+    if text is not None:
+        file.write_text(text)
+    result = bench(*LAYER, "--activations", activations, "--tuning", str(file))
+    assert_sentence(result, 2, str(file), part)
+
+
+@pytest.mark.parametrize("activations", ["bf16", "nvfp4"])
+def test_a_tuning_file_of_another_device(bench, tmp_path, activations):
+    """Said with both devices, before a kernel is loaded; one of this device gets as far as the stand-in goes."""
+    words = (*LAYER, "--activations", activations, "--tuning")
+    file = tmp_path / "tuning.json"
+    file.write_text(json.dumps(TUNING))
+    result = bench(*words, str(file), fake=True, FAKE_CUDA_SM120="1")
+    assert_sentence(result, 2, str(file), "made on NVIDIA H200 with 132 units", "this is NVIDIA RTX PRO 6000 with 132")
+    file.write_text(json.dumps(TUNING | {"site": TUNING["site"] | {"device": "NVIDIA RTX PRO 6000"}}))
+    result = bench(*words, str(file), fake=True, FAKE_CUDA_SM120="1")
+    assert_sentence(result, 1)
+    assert "tuning" not in result.stderr

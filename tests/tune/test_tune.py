@@ -1,7 +1,11 @@
-"""nibble tune on the CPU: the real program, its workers, its file, and its audit."""
+"""nibble tune on the CPU: the real program, its workers, its file, its audit, and who reads the file."""
+import ctypes
+import fcntl
 import json
 import re
+import signal
 import subprocess
+import time
 
 import jsonschema
 import pytest
@@ -88,26 +92,6 @@ def test_what_is_known_is_not_measured_again(tune, tuned, tmp_path):
     assert again.returncode == 0
     assert "4 keys were in the file already" in again.stdout
     assert path.read_bytes() == tuned[0].read_bytes()
-    anew = tune(*SHORT, "--output", str(path), "--again", "--json")
-    assert anew.returncode == 0
-    assert json.loads(anew.stdout) == json.loads(path.read_text())
-    assert json.loads(path.read_text())["taken_unix_s"] > json.loads(tuned[0].read_text())["taken_unix_s"]
-    more = tune("--tokens", "16", "--seconds", "0.05", "--replays", "3", "--output", str(path))
-    assert more.returncode == 0
-    assert len(json.loads(path.read_text())["entries"]) == 6
-
-
-# Two processes, begun at once with different seeds: one measures, the other takes its choices.
-def test_two_ranks_come_to_one_choice(binary, cache, source_dir, tmp_path):
-    path = tmp_path / "shared.json"
-    ranks = [subprocess.Popen([binary, "tune", "--model", str(source_dir / "data/tiny"), *SHORT,
-                               "--seed", str(rank), "--output", str(path), "--json"],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              env=environment(XDG_CACHE_HOME=str(cache)), text=True)
-             for rank in (1, 2)]
-    said = [json.loads(rank.communicate(timeout=120)[0]) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0]
-    assert said[0]["entries"] == said[1]["entries"] == json.loads(path.read_text())["entries"]
 
 
 def test_audit(tune, tuned, source_dir):
@@ -139,17 +123,216 @@ def changed(tuned, tmp_path, **changes):
     return path
 
 
-def test_stale_files(tune, tuned, tmp_path):
+def is_locked(path):
+    with open(path, "a+", encoding="utf8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def ranks(binary, cache, source_dir, tuned, tmp_path_factory):
+    """Two processes that tune a rank's shapes into one stale file: the file, what each said, and the old file."""
+    path = changed(tuned, tmp_path_factory.mktemp("ranks"), kernel_version="nibble 0.0.0 avx2")
+    old = json.loads(path.read_text())
+
+    def rank(*words):
+        return subprocess.Popen([binary, "tune", "--model", str(source_dir / "data/tiny"), "--tp", "4", *SHORT,
+                                 "--output", str(path), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                env=environment(XDG_CACHE_HOME=str(cache)), text=True)
+
+    first = rank("--seed", "1")
+    end = time.monotonic() + 60
+    while not is_locked(f"{path}.lock"):
+        assert first.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    second = rank("--seed", "2", "--json")
+    told = json.loads(second.communicate(timeout=120)[0])
+    said = first.communicate(timeout=120)[0]
+    assert (first.returncode, second.returncode) == (0, 0)
+    return path, said, told, old
+
+
+# The first finds a file of other kernels and decides anew; the second, which would draw other numbers, waits for it
+# and takes its choices. (That neither need be first is in tuner_test.cpp.)
+def test_two_ranks_come_to_one_choice_in_a_stale_file(ranks, tuned):
+    path, said, told, old = ranks
+    assert "is measured anew: it was made with kernels nibble 0.0.0 avx2" in said
+    file = json.loads(path.read_text())
+    assert told["entries"] == file["entries"] and len(file["entries"]) == 4
+    assert min(entry["taken_unix_s"] for entry in file["entries"]) > old["taken_unix_s"]
+    assert file["site"]["kernel_version"] == json.loads(tuned[0].read_text())["site"]["kernel_version"]
+    assert "--seed 1" in file["command"]
+
+
+def test_a_stale_or_foreign_file_says_so(tune, tuned, tmp_path):
     path = changed(tuned, tmp_path, kernel_version="nibble 0.0.0 avx2")
     stale = tune("--audit", str(path), "--on", "cpu", model=False)
     assert "is not used on cpu: it was made with kernels nibble 0.0.0 avx2" in stale.stdout
-    anew = tune(*SHORT, "--output", str(path))
-    assert anew.returncode == 0
-    assert "is measured anew: it was made with kernels nibble 0.0.0 avx2" in anew.stdout
     path = changed(tuned, tmp_path, device="NVIDIA H200", units=132)
     before = path.read_bytes()
     assert_refused(tune(*SHORT, "--output", str(path)), 2, "is of another device", "--output")
     assert path.read_bytes() == before
+
+
+# On a terminal, where progress shows.
+def test_again_with_recorded_routing(nibble_in_terminal, tune, ranks, cache, source_dir, tmp_path):
+    experts = json.loads((source_dir / "data/tiny/config.json").read_text())["num_experts"]
+    routing = tmp_path / "routing.json"
+    routing.write_text(json.dumps({"schema": "nibble.routing/1",
+                                   "counts": [at % 5 for at in range(experts)]}))
+    path = tmp_path / "again.json"
+    path.write_bytes(ranks[0].read_bytes())
+    status, shown = nibble_in_terminal("tune", "--model", str(source_dir / "data/tiny"), "--again",
+                                       "--tp", "4", "--tokens", "1,16", *SHORT[2:], "--routing", str(routing),
+                                       "--output", str(path), width=120, XDG_CACHE_HOME=str(cache))
+    assert status == 0, shown
+    assert "tuning" in shown and "checking" in shown
+    old = json.loads(ranks[0].read_text())["entries"]
+    entries = json.loads(path.read_text())["entries"]
+    assert [entry["key"]["tokens"] for entry in entries] == [1, 4, 1, 4, 16, 16]
+    for entry in entries:
+        before = [one for one in old if one["key"] == entry["key"]]
+        if entry["key"]["tokens"] == 4:
+            assert entry == before[0]
+        else:
+            assert entry["routing"] == str(routing)
+            assert not before or entry["taken_unix_s"] > before[0]["taken_unix_s"]
+    routing.write_text(json.dumps({"schema": "nibble.routing/1", "counts": [1, 2, 3, 4]}))
+    assert_refused(tune(*SHORT, "--routing", str(routing)), 2, "4 experts", f"the layer has {experts}")
+
+
+# Where choices are read: every one of them the next best instruction set on one thread, which no default is.
+@pytest.fixture
+def next_best(tuned):
+    best = json.loads(tuned[0].read_text())["entries"][0]["default"]["isa"]
+    if best == "portable":
+        pytest.skip("this processor has one instruction set alone")
+    return "avx2" if best == "avx512" else "portable"
+
+
+@pytest.fixture
+def chosen(tuned, next_best, tmp_path):
+    file = json.loads(tuned[0].read_text())
+    for entry in file["entries"]:
+        entry["choice"] = {"op": entry["key"]["op"], "family": "cpu", "isa": next_best, "threads": 1}
+        entry["choice_text"] = f"cpu {next_best} 1 thread"
+    path = tmp_path / "chosen.json"
+    path.write_text(json.dumps(file))
+    return path
+
+
+def bench_layer(nibble, cache, source_dir, *words):
+    return nibble("bench", "moe", "--model", str(source_dir / "data/tiny"), "--activations", "bf16", "--tokens", "1,8",
+                  "--hot", "--seconds", "0.01", "--json", *words, env=environment(XDG_CACHE_HOME=str(cache)))
+
+
+def test_bench_takes_the_choices(nibble, cache, source_dir, next_best, chosen):
+    result = bench_layer(nibble, cache, source_dir, "--tuning", str(chosen))
+    assert result.stdout, result.stderr
+    document = json.loads(result.stdout)
+    assert {f" {next_best} " in row["kernel"] for row in document["rows"]} == {True}
+    notes = document["notes"]
+    first = notes.index(f"tuning file {chosen}: 2 of 4 keys hit")
+    assert notes[first + 1].startswith("moe.gate_up ") and notes[first + 1].endswith(f", 1 token: cpu {next_best} 1 thread")
+    assert sum(note.endswith("8 tokens: the file ends at 4 tokens, default taken") for note in notes) == 2
+
+
+def test_bench_says_why_it_takes_none(nibble, cache, source_dir, chosen):
+    path = str(chosen)
+    assert_refused(nibble("bench", "gemm", "--tuning", path), 2, "--tuning is of layers")
+    assert_refused(bench_layer(nibble, cache, source_dir, "--tuning", path + ".none"), 2, "no such tuning file", path)
+
+
+def serve_with(binary, cache, *words):
+    process = subprocess.Popen([binary, "serve", "--port", "0", "--json", *words], text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=environment(XDG_CACHE_HOME=str(cache)))
+    line = process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=60)[1].splitlines()
+    assert line, said
+    return json.loads(line)["model"]["tuning"], said
+
+
+def test_serve_says_at_the_start_which_keys_hit(binary, cache, next_best, chosen, tuned, tmp_path):
+    # 1, 2, 4, 8 .. 256 tokens of a step for both products; the file has one to four.
+    summary, said = serve_with(binary, cache, "--activations", "bf16", "--tuning", str(chosen))
+    assert summary == f"tuning file {chosen}: 6 of 18 keys hit"
+    assert said[0] == f"nibble serve: {summary}"
+    hits = [line for line in said if line.endswith(f" 1, 2 and 4 tokens: cpu {next_best} 1 thread")]
+    misses = [line for line in said
+              if line.endswith(" 8, 16, 32, 64, 128 and 256 tokens: the file ends at 4 tokens, default taken")]
+    assert len(hits) == len(misses) == 2 and len(said) == 5
+    # A server's own fp32 activations meet the same code as bf16's.
+    assert serve_with(binary, cache, "--tuning", str(chosen))[0] == summary
+    # What was asked for by name stands.
+    summary, said = serve_with(binary, cache, "--isa", next_best, "--threads", "1", "--tuning", str(chosen))
+    assert summary.endswith("6 of 18 keys hit")
+    stale = changed(tuned, tmp_path, kernel_version="nibble 0.0.0 avx2")
+    summary, said = serve_with(binary, cache, "--tuning", str(stale))
+    assert summary.startswith(f"tuning file {stale} is not used: it was made with kernels nibble 0.0.0 avx2, and these")
+    assert summary.endswith("; defaults are taken for all 18 keys")
+    assert said == [f"nibble serve: {summary}"]
+    assert serve_with(binary, cache)[0] == "none"
+
+
+def test_serve_refuses_a_tuning_file_that_is_not_there(nibble, cache, tmp_path):
+    result = nibble("serve", "--port", "0", "--tuning", str(tmp_path / "none.json"),
+                    env=environment(XDG_CACHE_HOME=str(cache)))
+    assert_refused(result, 2, "no such tuning file", "none.json")
+
+
+class MoeDesc(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32)] + [(name, ctypes.c_int32) for name in (
+        "format", "dtype", "activation", "operand", "experts", "top_k", "reserved")] + [
+            ("hidden", ctypes.c_int64), ("intermediate", ctypes.c_int64), ("swiglu_alpha", ctypes.c_float),
+            ("swiglu_limit", ctypes.c_float), ("expected_tokens", ctypes.c_int64)]
+
+
+class MoeWeights(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32)] + [(name, ctypes.c_int32) for name in (
+        "on_device", "scale_layout", "row_order")] + [(name, ctypes.c_void_p) for name in (
+            "w13", "w13_scale", "w13_factor", "w13_bias", "w2", "w2_scale", "w2_factor", "w2_bias",
+            "w13_input_scale", "w2_input_scale")]
+
+
+class MoeInfo(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("is_gpu", ctypes.c_int32), ("software_mma", ctypes.c_int32),
+                ("reserved", ctypes.c_int32), ("layer", ctypes.c_char * 160), ("tactics", ctypes.c_char * 256),
+                ("tuning", ctypes.c_char * 1024)]
+
+
+# The file that nibble tune wrote, read by the library: the two agree on the device, the version and the keys.
+def test_the_c_api_takes_the_choices(build_dir, source_dir, next_best, chosen):
+    library = ctypes.CDLL(str(build_dir / "libnibble.so"))
+    library.nibble_last_error.restype = ctypes.c_char_p
+    for end in (library.nibble_moe_destroy, library.nibble_device_close):
+        end.restype, end.argtypes = None, [ctypes.c_void_p]
+    config = json.loads((source_dir / "data/tiny/config.json").read_text())
+    experts, hidden, inner = config["num_experts"], config["hidden_size"], config["moe_intermediate_size"]
+    codes = ctypes.create_string_buffer(experts * inner * hidden)
+    scales = ctypes.create_string_buffer(b"8" * (experts * 2 * inner * hidden // 16))  # 0x38: 1
+    desc = MoeDesc(size=ctypes.sizeof(MoeDesc), experts=experts, top_k=config["num_experts_per_tok"], hidden=hidden,
+                   intermediate=inner)
+    both, ones = ctypes.addressof(codes), ctypes.addressof(scales)
+    weights = MoeWeights(size=ctypes.sizeof(MoeWeights), w13=both, w13_scale=ones, w2=both, w2_scale=ones)
+    device, layer, info = ctypes.c_void_p(), ctypes.c_void_p(), MoeInfo(size=ctypes.sizeof(MoeInfo))
+
+    def ok(status):
+        assert status == 0, library.nibble_last_error()
+
+    ok(library.nibble_cpu_open(0, ctypes.byref(device)))
+    assert library.nibble_device_use_tuning(device, b"/nonexistent.json") == 6
+    assert b"there is no tuning file /nonexistent.json" in library.nibble_last_error()
+    ok(library.nibble_device_use_tuning(device, str(chosen).encode()))
+    ok(library.nibble_moe_create(device, ctypes.byref(desc), ctypes.byref(weights), ctypes.byref(layer)))
+    ok(library.nibble_moe_describe(layer, ctypes.byref(info)))
+    library.nibble_moe_destroy(layer)
+    library.nibble_device_close(device)
+    assert info.tuning.decode().startswith(f"tuning file {chosen}: 4 of 4 keys hit; moe.gate_up ")
+    assert f" {next_best} " in info.layer.decode()
 
 
 @pytest.mark.parametrize("text,part", [
@@ -177,27 +360,6 @@ def test_usage(tune, words, part):
 def test_it_needs_a_model(tune):
     assert_refused(tune(model=False), 2, "--model")
     assert_refused(tune("--audit", "x.json", "--seconds", "1"), 2, "--seconds does not apply")
-
-
-def test_recorded_routing(tune, tmp_path, source_dir):
-    experts = json.loads((source_dir / "data/tiny/config.json").read_text())["num_experts"]
-    routing = tmp_path / "routing.json"
-    routing.write_text(json.dumps({"schema": "nibble.routing/1",
-                                   "counts": [at % 5 for at in range(experts)]}))
-    path = tmp_path / "recorded.json"
-    result = tune("--tokens", "2", *SHORT[2:], "--routing", str(routing), "--output", str(path))
-    assert result.returncode == 0, result.stderr
-    assert {entry["routing"] for entry in json.loads(path.read_text())["entries"]} == {str(routing)}
-    routing.write_text(json.dumps({"schema": "nibble.routing/1", "counts": [1, 2, 3, 4]}))
-    assert_refused(tune(*SHORT, "--routing", str(routing)), 2, "4 experts", f"the layer has {experts}")
-
-
-def test_progress_on_a_terminal(nibble_in_terminal, cache, source_dir, tmp_path):
-    status, shown = nibble_in_terminal("tune", "--model", str(source_dir / "data/tiny"), "--tokens", "1",
-                                       *SHORT[2:], "--output", str(tmp_path / "t.json"), width=120,
-                                       XDG_CACHE_HOME=str(cache))
-    assert status == 0
-    assert "tuning" in shown and "checking" in shown
 
 
 # The worker by itself: what is no job or no request is answered, and nothing ends it but its input.

@@ -8,11 +8,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "engine/model.h"
 #include "formats/format.h"
+#include "kernels/moe/moe.h"
 #include "machine/isa.h"
 
 namespace nibble::engine {
@@ -21,6 +23,10 @@ struct ModelOptions {
   Format kv_format = Format::kFp32;    // of keys and values in the cache: kFp32 or kBf16
   Format activations = Format::kFp32;  // that meet 4-bit weights: kFp32, kBf16, kInt8 or kNvfp4
   Isa isa = best_isa();
+  // Of the 4-bit experts, as a tuner chose (docs/tuning.md): the instruction set that their weights
+  // are packed for, nullopt `isa`; and the threads of their products.
+  std::optional<Isa> experts_isa = std::nullopt;
+  MoeThreads expert_threads = {};
   // Added to the router's logit of expert 0 in every MoE layer: a fault on purpose, one hot expert.
   float router_bias = 0;
 };

@@ -3,7 +3,9 @@
 #include <functional>
 
 #include "base/testing.h"
+#include "checkpoint/binding.h"
 #include "checkpoint/test_files.h"
+#include "engine/models/qwen3_moe.h"
 #include "engine/models/test_runner.h"
 
 namespace nibble::engine {
@@ -48,6 +50,36 @@ TEST(LoadModel, LoadsBothDialects) {
                 checkpoint = whole;
               }),
               "");
+  }
+}
+
+// A tuner's choice is of the experts' products, and of nothing else.
+TEST(LoadModel, ATunersChoiceReachesTheExperts) {
+  TinyCheckpoint files = tiny(true);
+  replace(files.config, "\"head_dim\"", "\"max_position_embeddings\": 64, \"head_dim\"");
+  const TemporaryFolder folder;
+  files.write(folder.path());
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  const Binding binding = Binding::make(*checkpoint);
+  ThreadPool pool(1);
+  const ModelOptions options{.experts_isa = Isa::kPortable,
+                             .expert_threads = {.gate_up = {{1, 4, 1}}, .down = {{5, 8, 2}}}};
+  for (const ModelOptions& given : {options, ModelOptions{}}) {
+    const Result<Qwen3MoeWeights> weights = load_qwen3_moe(binding, given, pool);
+    ASSERT_TRUE(weights.ok()) << weights.error().message;
+    int layers = 0;
+    for (const Qwen3MoeLayer& layer : weights->layers) {
+      if (!layer.moe || layer.moe->gate_up().format() == Format::kBf16) continue;
+      ++layers;
+      const MoeConfig& config = layer.moe->config();
+      EXPECT_EQ(config.isa, given.experts_isa.value_or(best_isa()));
+      EXPECT_EQ(layer.moe->down().isa(), config.isa);
+      EXPECT_EQ(threads_for(config.threads.gate_up, 4), given.experts_isa ? 1 : 0);
+      EXPECT_EQ(threads_for(config.threads.down, 8), given.experts_isa ? 2 : 0);
+    }
+    EXPECT_GT(layers, 0);
+    EXPECT_EQ(weights->config.options.isa, best_isa());
   }
 }
 

@@ -111,7 +111,12 @@ Result<MoeLayer> Loader::experts(std::size_t number, const std::string& below) {
                    .isa = options_.isa};
   const bool bf16 =
       gate_up_views.front().format == Format::kBf16 && down_views.front().format == Format::kBf16;
-  if (bf16) config.activations = Format::kFp32;
+  if (bf16) {
+    config.activations = Format::kFp32;
+  } else {
+    config.isa = config_.options.experts_isa.value_or(options_.isa);
+    config.threads = config_.options.expert_threads;
+  }
   std::vector<float> router_bias;
   if (config_.options.router_bias != 0) {
     router_bias.assign(static_cast<std::size_t>(spec.experts), 0);

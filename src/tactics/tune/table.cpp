@@ -15,6 +15,17 @@ std::string tokens_text(std::int64_t tokens) {
   return fmt::format("{} {}", tokens, tokens == 1 ? "token" : "tokens");
 }
 
+// "1 token", "1, 2 and 4 tokens".
+std::string list_text(std::vector<std::int64_t> tokens) {
+  std::sort(tokens.begin(), tokens.end());
+  std::string text;
+  for (std::size_t at = 0; at + 1 < tokens.size(); ++at) {
+    text += fmt::format("{}{}", at == 0 ? "" : ", ", tokens[at]);
+  }
+  if (!text.empty()) text += " and ";
+  return text + tokens_text(tokens.back());
+}
+
 }  // namespace
 
 TuningTable::TuningTable(TuningFile file, std::string name, const TuningSite& here)
@@ -47,8 +58,11 @@ Found TuningTable::look_up(const TuningShape& shape, std::int64_t tokens) const 
     if (best == nullptr || entry.key.tokens < best->key.tokens) best = &entry;
   }
   if (best == nullptr) return {.reason = why_missing(shape, tokens)};
-  if (!best->choice) return {.reason = fmt::format("{}; {}", best->note, kDefaultTaken)};
-  return {.tactic = best->choice};
+  Found found{.tactic = best->choice,
+              .entry_from = best->key.from_tokens,
+              .entry_tokens = best->key.tokens};
+  if (!best->choice) found.reason = fmt::format("{}; {}", best->note, kDefaultTaken);
+  return found;
 }
 
 // Another rank's shape is the usual mistake: a file for 36 local experts was never read where 288
@@ -79,8 +93,18 @@ std::string TuningTable::why_missing(const TuningShape& shape, std::int64_t toke
 void TuningTable::refuse(const TuningShape& shape, std::int64_t tokens, const std::string& why) {
   for (Asked& asked : asked_) {
     if (!(asked.shape == shape) || asked.tokens != tokens) continue;
-    asked.found = {.reason = fmt::format("{}, {}", why, kDefaultTaken)};
+    asked.found.tactic.reset();
+    asked.found.reason = fmt::format("{}, {}", why, kDefaultTaken);
   }
+}
+
+std::vector<std::int64_t> TuningTable::ends(const TuningShape& shape) const {
+  std::vector<std::int64_t> ends;
+  if (!problem_.empty()) return ends;
+  for (const TuningEntry& entry : file_.entries) {
+    if (entry.key.shape == shape) ends.push_back(entry.key.tokens);
+  }
+  return ends;
 }
 
 std::size_t TuningTable::hits() const {
@@ -95,12 +119,29 @@ std::vector<std::string> TuningTable::report() const {
   }
   std::vector<std::string> lines = {
       fmt::format("tuning file {}: {} of {} keys hit", name_, hits(), asked_.size())};
+  struct Group {
+    TuningShape shape;
+    std::string outcome;
+    std::vector<std::int64_t> tokens;
+  };
+  std::vector<Group> groups;
   for (const Asked& asked : asked_) {
-    if (asked.found.tactic) continue;
-    lines.push_back(fmt::format("{}, {}: {}", to_string(asked.shape), tokens_text(asked.tokens),
-                                asked.found.reason));
+    const std::string now = outcome(asked);
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+      return group.shape == asked.shape && group.outcome == now;
+    });
+    Group& group = same == groups.end() ? groups.emplace_back(Group{asked.shape, now, {}}) : *same;
+    group.tokens.push_back(asked.tokens);
+  }
+  for (Group& group : groups) {
+    lines.push_back(
+        fmt::format("{}, {}: {}", to_string(group.shape), list_text(group.tokens), group.outcome));
   }
   return lines;
+}
+
+std::string TuningTable::outcome(const Asked& asked) {
+  return asked.found.tactic ? to_string(*asked.found.tactic) : asked.found.reason;
 }
 
 }  // namespace nibble::tune

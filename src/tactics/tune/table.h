@@ -20,6 +20,9 @@ namespace nibble::tune {
 struct Found {
   std::optional<AnyTactic> tactic;
   std::string reason;  // of a miss: "not in the file, default taken"
+  // The range of the entry that holds the tokens, whether it has a choice or not; nullopt: none.
+  std::int64_t entry_from = 0;
+  std::optional<std::int64_t> entry_tokens;
 };
 
 class TuningTable {
@@ -36,10 +39,13 @@ class TuningTable {
   // What was found cannot run here: it counts as a miss from now on.
   void refuse(const TuningShape& shape, std::int64_t tokens, const std::string& why);
 
+  // Where the ranges that the file holds of a shape end; none of a file that is not used.
+  std::vector<std::int64_t> ends(const TuningShape& shape) const;
+
   std::size_t hits() const;
   std::size_t asked() const { return asked_.size(); }
-  // One line and one for each miss: "tuning file x.json: 10 of 12 keys hit", "moe.down ..., 32
-  // tokens: not in the file, default taken".
+  // "tuning file x.json: 10 of 12 keys hit", then what was found or why not, a line for all numbers
+  // of tokens of one shape that have the same: "moe.down ..., 32 and 64 tokens: cpu avx2 1 thread".
   std::vector<std::string> report() const;
 
  private:
@@ -49,6 +55,7 @@ class TuningTable {
     Found found;
   };
 
+  static std::string outcome(const Asked& asked);
   Found look_up(const TuningShape& shape, std::int64_t tokens) const;
   std::string why_missing(const TuningShape& shape, std::int64_t tokens) const;
 

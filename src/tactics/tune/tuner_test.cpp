@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "base/file.h"
@@ -126,6 +127,22 @@ TEST(Tuner, AFaultingDefaultLeavesTheOthersAChoice) {
   EXPECT_EQ(*entry.choice, tactic_number(2));
   EXPECT_EQ(entry.note,
             "the default cpu avx2 1 thread cannot be used; cpu avx2 2 threads stood in for it");
+}
+
+// What drifts must meet all alike: A B C, then B C A, never A A A.
+TEST(Tuner, CandidatesAreTimedInTurns) {
+  InjectedBackend backend(3);
+  tune_one(backend, test_key(), {.rules = {.least_rounds = 40, .most_rounds = 40}});
+  ASSERT_EQ(backend.timed.size(), 120U);
+  std::set<std::vector<int>> orders;
+  for (auto at = backend.timed.begin(); at != backend.timed.end(); at += 3) {
+    std::vector<int> round(at, at + 3);
+    orders.insert(round);
+    std::sort(round.begin(), round.end());
+    ASSERT_EQ(round, (std::vector<int>{0, 1, 2}));
+  }
+  // Of the six orders; that forty rounds show two alone has a probability of 15 x 3^-40.
+  EXPECT_GE(orders.size(), 3U);
 }
 
 TEST(Tuner, TheTimeOfAKeyIsBounded) {

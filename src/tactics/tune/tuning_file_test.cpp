@@ -126,9 +126,11 @@ TEST(TuningTable, FindsTheRangeThatHoldsTheTokens) {
   EXPECT_EQ(table.find(test_shape(), 65).reason, "the file ends at 64 tokens, default taken");
   EXPECT_FALSE(table.find(test_shape(), 65).tactic);
   const std::vector<std::string> report = table.report();
-  ASSERT_EQ(report.size(), 3U);
+  ASSERT_EQ(report.size(), 4U);
   EXPECT_EQ(report[0], "tuning file h200.json: 3 of 5 keys hit");
-  EXPECT_EQ(report[2],
+  EXPECT_EQ(report[1], "moe.down 256 x [6144, 256] top 8 nvfp4 x bf16, 17, 40 and 64 tokens: " +
+                           to_string(AnyTactic(wide_tactic())));
+  EXPECT_EQ(report[3],
             "moe.down 256 x [6144, 256] top 8 nvfp4 x bf16, 65 tokens: the file ends at 64 tokens, "
             "default taken");
 }
@@ -205,6 +207,33 @@ TEST(Audit, NamesWhatAModelNeedsAndTheFileLacks) {
   ASSERT_EQ(audit.missing.size(), 2U);
   EXPECT_EQ(audit.missing[0].why, "the file ends at 64 tokens, default taken");
   EXPECT_EQ(audit.missing[1].why, "not in the file, default taken");
+}
+
+// What the audit's reader is to find of each key.
+TEST(Audit, ItsDocumentHasTheChoiceAndAllThatSpeaksForAndAgainstIt) {
+  TuningFile file = whole_file();
+  file.put({.key = test_key(1), .choice = W4A16Tactic{}, .fallback = W4A16Tactic{}});
+  file.put({.key = test_key(4), .fallback = W4A16Tactic{}, .note = "no correct kernel: ..."});
+  const Json json = to_json(audit_tuning(file, {}));
+  EXPECT_EQ(json.find("kept_defaults")->as_integer(), 1);
+  EXPECT_EQ(json.find("without_choice")->as_integer(), 1);
+  EXPECT_EQ(json.find("largest_regret")->as_number(), 0.25);
+  const Json& entry = json.find("entries")->as_array()[0];
+  EXPECT_EQ(entry.find("choice_text")->as_string(), to_string(AnyTactic(wide_tactic())));
+  EXPECT_EQ(entry.find("default_text")->as_string(), to_string(AnyTactic(W4A16Tactic{})));
+  EXPECT_EQ(parse_tactic(*entry.find("runner_up"), "moe.down", "t").value(),
+            AnyTactic(W4A16Tactic{}));
+  EXPECT_EQ(entry.find("regret_of_default")->as_number(), 0.25);
+  EXPECT_EQ(entry.find("gain")->as_number(), 0.2);
+  ASSERT_EQ(entry.find("ties")->as_array().size(), 1U);
+  EXPECT_EQ(entry.find("ties")->as_array()[0].as_string(),
+            to_string(AnyTactic(W4A16Tactic{.stages = 5})));
+  ASSERT_EQ(entry.find("rejected")->as_array().size(), 1U);
+  EXPECT_EQ(entry.find("rejected")->as_array()[0].find("why")->as_string(), "NaN");
+  EXPECT_EQ(entry.find("infeasible")->as_array()[0].find("why")->as_string(), "102400 bytes");
+  const Json& without = json.find("entries")->as_array()[2];
+  EXPECT_TRUE(without.find("choice")->is_null());
+  EXPECT_EQ(without.find("note")->as_string(), "no correct kernel: ...");
 }
 
 TEST(TuningStore, NamesItsFileByTheDevice) {

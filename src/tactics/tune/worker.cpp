@@ -1,5 +1,6 @@
 #include "tactics/tune/worker.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <unistd.h>
@@ -36,9 +37,9 @@ Result<> WorkerBackend::start() {
 }
 
 // Whatever is no answer ends the child: what it would say next might belong to this request.
-Result<Json> WorkerBackend::ask(const Json& request) {
+Result<Json> WorkerBackend::ask(const Json& request, double seconds) {
   if (!child_) NIBBLE_RETURN_IF_ERROR(start());
-  const Result<std::string> line = child_->ask(request.dump(0), setup_.answer_seconds);
+  const Result<std::string> line = child_->ask(request.dump(0), seconds);
   if (!line.ok()) {
     child_.reset();
     return line.error();
@@ -55,23 +56,27 @@ Result<Json> WorkerBackend::ask(const Json& request) {
 }
 
 Result<BackendIdentity> WorkerBackend::identity() {
-  NIBBLE_ASSIGN_OR_RETURN(const Json answer, ask(to_json(WireRequest{.what = What::kIdentity})));
+  NIBBLE_ASSIGN_OR_RETURN(
+      const Json answer, ask(to_json(WireRequest{.what = What::kIdentity}), setup_.answer_seconds));
   return parse_identity(answer);
 }
 
 Result<Candidates> WorkerBackend::candidates(const TuningKey& key) {
-  NIBBLE_ASSIGN_OR_RETURN(const Json answer,
-                          ask(to_json(WireRequest{.what = What::kCandidates, .key = key})));
+  NIBBLE_ASSIGN_OR_RETURN(
+      const Json answer,
+      ask(to_json(WireRequest{.what = What::kCandidates, .key = key}), setup_.answer_seconds));
   return parse_candidates(answer, key.shape.op);
 }
 
 Result<CheckRun> WorkerBackend::check(const TuningKey& key, const AnyTactic& tactic,
                                       std::int64_t tokens, int repeats) {
+  const double share = std::max(1.0, static_cast<double>(repeats) / kUsualReplays);
   NIBBLE_ASSIGN_OR_RETURN(const Json answer, ask(to_json(WireRequest{.what = What::kCheck,
                                                                      .key = key,
                                                                      .tactic = tactic,
                                                                      .tokens = tokens,
-                                                                     .repeats = repeats})));
+                                                                     .repeats = repeats}),
+                                                 share * setup_.answer_seconds));
   return parse_check(answer);
 }
 
@@ -79,7 +84,8 @@ Result<double> WorkerBackend::time_us(const TuningKey& key, const AnyTactic& tac
                                       std::size_t round) {
   NIBBLE_ASSIGN_OR_RETURN(
       const Json answer,
-      ask(to_json(WireRequest{.what = What::kTime, .key = key, .tactic = tactic, .round = round})));
+      ask(to_json(WireRequest{.what = What::kTime, .key = key, .tactic = tactic, .round = round}),
+          setup_.answer_seconds));
   return parse_time(answer);
 }
 

@@ -28,10 +28,14 @@ namespace nibble::tune {
 struct WorkerSetup {
   std::vector<std::string> words;  // the program and its arguments
   Json job;                        // the first line: what serve_worker() makes a backend of
-  double answer_seconds = 120;     // for an answer but the first; then the child is ended
-  double start_seconds = 600;      // for the first answer of a child
-  int most_starts = 64;            // of children; then every request fails
+  // For an answer but the first; then the child is ended. A check with more replays than
+  // kUsualReplays has more time, in proportion.
+  double answer_seconds = 120;
+  double start_seconds = 600;  // for the first answer of a child
+  int most_starts = 64;        // of children; then every request fails
 };
+
+inline constexpr int kUsualReplays = 50;
 
 class WorkerBackend : public TuneBackend {
  public:
@@ -44,7 +48,7 @@ class WorkerBackend : public TuneBackend {
   Result<double> time_us(const TuningKey& key, const AnyTactic& tactic, std::size_t round) override;
 
  private:
-  Result<Json> ask(const Json& request);
+  Result<Json> ask(const Json& request, double seconds);
   Result<> start();
 
   WorkerSetup setup_;

@@ -71,6 +71,18 @@ TEST(Worker, AHangIsEnded) {
   EXPECT_LT(seconds(monotonic_now() - begin), 20);
 }
 
+// A check of 200 replays has four times as long: this one answers after twice the time of 50.
+TEST(Worker, ACheckOfManyReplaysHasMoreTime) {
+  const TemporaryFolder folder;
+  const std::string answer =
+      R"(sleep 2; echo '{"error":0.001,"limit":0.004,"where":"","digests":["0a"]}')";
+  WorkerBackend worker(shell_worker(folder, R"("do":"check")", answer));
+  EXPECT_TRUE(worker.check(test_key(), tactic_number(0), 64, 200).ok());
+  const Result<CheckRun> hung = worker.check(test_key(), tactic_number(0), 64, 50);
+  ASSERT_FALSE(hung.ok());
+  EXPECT_EQ(hung.error().message, "the worker gave no answer within 1 s");
+}
+
 TEST(Worker, RubbishIsNoAnswer) {
   EXPECT_EQ(costs_only_itself("echo 'tile 192: ok'"),
             "the worker's answer is no JSON object: \"tile 192: ok\"");
