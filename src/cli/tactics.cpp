@@ -39,6 +39,11 @@ Result<> explain(const Arguments& arguments, TacticsReport& report) {
   const Result<TacticTile> tile = parse_tactic_tile(*text);
   if (!tile.ok()) return usage_error("--explain: {}", tile.error().message);
   report.tile = *tile;
+  if (text->ends_with('B')) {
+    report.notes.push_back(
+        fmt::format("{} has K in bytes, as CUTLASS's names do: {} with two FP4 values a byte",
+                    printable(*text), to_string(*tile)));
+  }
   for (const TacticFamily family : report.families) {
     for (TileBudget& budget : explain_tile(report.products.front(), *tile, family, report.chip)) {
       report.budgets.push_back(std::move(budget));
@@ -134,7 +139,8 @@ std::vector<OptionDef> survey_options() {
           {.name = "--explain",
            .value = "MxNxK",
            .kind = ValueKind::kText,
-           .help = "the byte budget of one tile, part by part and by stages, as 128x256x128"},
+           .help = "the byte budget of one tile, part by part and by stages, as 128x256x128; "
+                   "128x256x64B has K in bytes, as CUTLASS names it"},
           {.name = "--no-compile", .help = "shapes and bytes alone, without registers and spills"},
           {.name = "--threads",
            .value = "N",

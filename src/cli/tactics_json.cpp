@@ -11,6 +11,11 @@ Json integer_or_null(const std::optional<int>& value) {
   return value ? Json(*value) : Json();
 }
 
+// Rejected, or feasible with its registers and spills known.
+bool is_settled(const Feasibility& found) {
+  return !found.feasible() || found.compiled();
+}
+
 std::string_view way_name(Way way) {
   return way == Way::kTokensOnM ? "tokens_on_m" : "weights_on_m";
 }
@@ -80,6 +85,7 @@ Json tactic_json(const Feasibility& found) {
       .set("tile", tile_json(candidate.tile()))
       .set("way", way_name(candidate.way()))
       .set("feasible", found.feasible())
+      .set("compiled", found.compiled())
       .set("limit", found.limit ? Json(to_string(*found.limit)) : Json())
       .set("reason", text_or_null(found.reason))
       .set("remedies", string_list(found.remedies))
@@ -101,10 +107,12 @@ Json summary_json(const TacticsReport& report) {
     for (const TacticFamily family : report.families) {
       int all = 0;
       int feasible = 0;
+      bool compiled = true;
       for (const Feasibility& found : report.survey.tactics) {
         if (found.op != product.op || found.candidate.family() != family) continue;
         ++all;
         feasible += found.feasible() ? 1 : 0;
+        compiled = compiled && is_settled(found);
       }
       list.push(
           Json::object()
@@ -112,6 +120,7 @@ Json summary_json(const TacticsReport& report) {
               .set("family", to_string(family))
               .set("tactics", all)
               .set("feasible", feasible)
+              .set("compiled", compiled && !report.survey.compiler.empty())
               .set("distinct_tiles", distinct_tiles(report.survey.tactics, product.op, family)));
     }
   }
@@ -156,7 +165,9 @@ Json explained_json(const TacticsReport& report) {
                      .set("epilogue_bytes", use.epilogue_bytes)
                      .set("other_bytes", use.fixed_bytes)
                      .set("shared_bytes", use.bytes)
-                     .set("verdict", use.verdict));
+                     .set("verdict", use.verdict)
+                     .set("registers", integer_or_null(use.registers))
+                     .set("spill_bytes", integer_or_null(use.spill_bytes)));
   }
   return Json::object()
       .set("tile", tile_json(*report.tile))
@@ -168,7 +179,11 @@ Json explained_json(const TacticsReport& report) {
 
 Json tactics_document(const TacticsReport& report) {
   Json tactics = Json::array();
-  for (const Feasibility& found : report.survey.tactics) tactics.push(tactic_json(found));
+  bool compiled = !report.survey.compiler.empty();
+  for (const Feasibility& found : report.survey.tactics) {
+    tactics.push(tactic_json(found));
+    compiled = compiled && is_settled(found);
+  }
   return Json::object()
       .set("schema", "nibble.tactics/1")
       .set("version", version())
@@ -176,6 +191,7 @@ Json tactics_document(const TacticsReport& report) {
       .set("arch", report.chip.arch.name())
       .set("machine", text_or_null(report.chip.machine))
       .set("limits", limits_json(report.chip))
+      .set("compiled", compiled)
       .set("compiler", text_or_null(report.survey.compiler))
       .set("compiler_reason", text_or_null(report.survey.compiler_reason))
       .set("subject", report.subject)

@@ -2,7 +2,7 @@
 // that says for a chip.
 //
 //   NIBBLE_ASSIGN_OR_RETURN(const int status, run_tactics_log(arguments));   // has --from-log
-//   fmt::print("{}", tactics_log_text(logs, kSm120Limits, Style::for_stdout()));
+//   fmt::print("{}", tactics_log_text(logs, kSm120Limits, {}, Style::for_stdout()));
 #pragma once
 
 #include <span>
@@ -11,6 +11,7 @@
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "kernels/device/block_limits.h"
+#include "tactics/logs/conclusions.h"
 #include "tactics/logs/tactic_log.h"
 
 namespace nibble::cli {
@@ -23,6 +24,6 @@ OptionDef from_log_option();
 Result<int> run_tactics_log(const Arguments& arguments);
 
 std::string tactics_log_text(std::span<const logs::TacticLog> logs, const BlockLimits& limits,
-                             const Style& style);
+                             const logs::AskedChip& asked, const Style& style);
 
 }  // namespace nibble::cli

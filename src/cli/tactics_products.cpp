@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "bench/model_shapes.h"
+#include "ledger/layout.h"
 #include "ledger/step.h"
 #include "model/config.h"
 
@@ -55,6 +56,21 @@ Result<Deployment> tactics_deployment(const Arguments& arguments) {
   return deployment;
 }
 
+// A layout that does not divide, with the sizes of --tp that do beside the same --ep and --dp.
+Result<> check_layout(const Deployment& deployment) {
+  constexpr std::int64_t kMostShown = 64;
+  const Result<> checked = validate(deployment.layout, deployment.model);
+  if (checked.ok()) return checked;
+  std::vector<std::string> sizes;
+  ParallelLayout other = deployment.layout;
+  for (other.tp = 1; other.tp <= kMostShown; ++other.tp) {
+    if (validate(other, deployment.model).ok()) sizes.push_back(fmt::format("{}", other.tp));
+  }
+  Error error = checked.error();
+  if (!sizes.empty()) error.message += fmt::format("; --tp {} can be had", join(sizes, ", "));
+  return error;
+}
+
 // Only gpt-oss has biases in its experts, and its activation is the clamped one.
 Epilogue epilogue_of(const Op& op, const ModelSpec& model) {
   if (!op.name.ends_with("gate_up")) return Epilogue::kPlain;
@@ -77,6 +93,7 @@ TacticProduct product_of(const Op& op, Format format, const Deployment& deployme
 
 Result<TacticsSubject> subject_of_model(const Arguments& arguments, bool grouped) {
   NIBBLE_ASSIGN_OR_RETURN(const Deployment deployment, tactics_deployment(arguments));
+  NIBBLE_RETURN_IF_ERROR(check_layout(deployment));
   NIBBLE_ASSIGN_OR_RETURN(const Step step, decode_step(deployment, 1));
   TacticsSubject subject{
       .title = fmt::format("{}, {}", deployment.model.title, deployment.layout.describe()),
@@ -129,16 +146,19 @@ Result<TacticsSubject> subject_of_sizes(const Arguments& arguments, bool grouped
   const Format format = format_from_string(arguments.text("--format").value_or("nvfp4")).value();
   TacticsSubject subject{.title = "given sizes", .products = {}, .notes = {}};
   if (!grouped) {
-    subject.products = {{.op = "gemm", .experts = experts, .n = n, .k = k, .format = format}};
+    subject.products = {
+        {.op = "gemm", .experts = experts, .n = n, .k = k, .format = format, .given = true}};
     return subject;
   }
-  subject.products = {{.op = "moe.gate_up",
-                       .experts = experts,
-                       .n = 2 * n,
-                       .k = k,
-                       .format = format,
-                       .epilogue = Epilogue::kSwiGlu},
-                      {.op = "moe.down", .experts = experts, .n = k, .k = n, .format = format}};
+  subject.products = {
+      {.op = "moe.gate_up",
+       .experts = experts,
+       .n = 2 * n,
+       .k = k,
+       .format = format,
+       .epilogue = Epilogue::kSwiGlu,
+       .given = true},
+      {.op = "moe.down", .experts = experts, .n = k, .k = n, .format = format, .given = true}};
   return subject;
 }
 

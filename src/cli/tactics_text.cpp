@@ -48,6 +48,10 @@ std::string heading_text(const TacticsReport& report, const Style& style) {
   return text;
 }
 
+std::string spills_text(const std::optional<int>& bytes) {
+  return bytes ? bytes_text(*bytes) : "-";
+}
+
 std::string parts_text(const TileBudget& budget, const Style& style) {
   Table table({{"part"}, {"bytes", Align::kRight}, {"of"}, {"how"}});
   for (const BudgetPart& part : budget.parts) {
@@ -85,18 +89,27 @@ std::string cutlass_text(const TacticsReport& report, const Style& style) {
               "NVFP4 on SM120, tokens on M: CUTLASS main, EpilogueAuto, bf16 C/D, as many stages "
               "as fit; its own size, without what a launcher adds (docs/arithmetic.md)",
               0) +
+          "\n" +
+          style.wrap(fmt::format("Bytes do not tell registers and spills; where they stand here, "
+                                 "they are those of {}",
+                                 kCutlassCompiled),
+                     0) +
           "\n";
   Table table({{"kernel"},
                {"stages", Align::kRight},
-               {"a stage", Align::kRight},
-               {"epilogue", Align::kRight},
-               {"the rest", Align::kRight},
+               {"a stage", Align::kRight, 1},
+               {"epilogue", Align::kRight, 2},
+               {"the rest", Align::kRight, 3},
                {"in all", Align::kRight},
-               {""}});
+               {""},
+               {"registers", Align::kRight},
+               {"spills", Align::kRight}});
   for (const CutlassUse& use : report.cutlass) {
-    table.row({use.kernel, fmt::format("{}", use.stages), with_commas(use.stage_bytes),
-               with_commas(use.epilogue_bytes), with_commas(use.fixed_bytes),
-               with_commas(use.bytes), use.verdict});
+    table.row(
+        {use.kernel, fmt::format("{}", use.stages), with_commas(use.stage_bytes),
+         with_commas(use.epilogue_bytes), with_commas(use.fixed_bytes), with_commas(use.bytes),
+         use.verdict == "fits" ? std::string("fits by bytes") : use.verdict,
+         use.registers ? fmt::format("{}", *use.registers) : "-", spills_text(use.spill_bytes)});
   }
   return text + table.render(style);
 }
@@ -118,13 +131,10 @@ std::string registers_text(const Feasibility& found) {
   return found.registers ? fmt::format("{}", *found.registers) : "-";
 }
 
-std::string spills_text(const Feasibility& found) {
-  return found.spill_bytes ? fmt::format("{}", *found.spill_bytes) : "-";
-}
-
 Cell verdict_cell(const Feasibility& found) {
   if (found.feasible()) {
-    return found.registers ? Cell("fits", Emphasis::kGood) : Cell("fits by bytes", Emphasis::kNone);
+    return found.compiled() ? Cell("fits", Emphasis::kGood)
+                            : Cell("fits by bytes", Emphasis::kNone);
   }
   std::string limit(to_string(*found.limit));
   std::replace(limit.begin(), limit.end(), '_', ' ');
@@ -143,7 +153,58 @@ std::vector<const Feasibility*> sorted_of(const TacticsReport& report, const std
   return rows;
 }
 
+// "w4a4 tokens 128x256x128 3 stages 2x4 warps split" in the two parts that a narrow table has
+// beside the column of stages: "tokens 128x256x128" and "2x4 warps split".
+struct ShortName {
+  std::string tile;
+  std::string rest;
+};
+
+ShortName short_name(const Feasibility& found) {
+  constexpr std::string_view kStages = " stages";
+  const std::string tile = to_string(found.candidate.tile());
+  std::string_view name = found.name;
+  const std::string family = fmt::format("{} ", to_string(found.candidate.family()));
+  if (name.starts_with(family)) name.remove_prefix(family.size());
+  const std::size_t at = name.find(tile);
+  const std::size_t stages = name.find(kStages);
+  if (at == std::string_view::npos || stages == std::string_view::npos) {
+    return {.tile = std::string(name), .rest = ""};
+  }
+  return {.tile = std::string(name.substr(0, at + tile.size())),
+          .rest = std::string(trim(name.substr(stages + kStages.size())))};
+}
+
+// What compiling is for stays; the headings are short, and the name is in parts.
+std::string narrow_table(const std::vector<const Feasibility*>& rows, const Style& style) {
+  Table table({{"verdict"},
+               {"stages", Align::kRight},
+               {"shared", Align::kRight},
+               {"regs", Align::kRight},
+               {"spills", Align::kRight},
+               {"blocks", Align::kRight},
+               {"tile"},
+               {"the rest", Align::kLeft, 1}});
+  for (const Feasibility* row : rows) {
+    const bool placed = row->feasible() || row->registers;
+    const ShortName name = short_name(*row);
+    table.row({verdict_cell(*row), fmt::format("{}", row->shared.stages),
+               bytes_text(row->shared.total), registers_text(*row), spills_text(row->spill_bytes),
+               placed ? fmt::format("{}", row->blocks.blocks()) : "-", name.tile, name.rest});
+  }
+  return table.render(style);
+}
+
+// Whether a table with names in full has room for registers, spills and blocks.
+bool is_narrow(const std::vector<const Feasibility*>& rows, const Style& style) {
+  constexpr std::size_t kNumbers = 64;  // verdict, shared, registers, spills, blocks/SM and gaps
+  std::size_t longest = 0;
+  for (const Feasibility* row : rows) longest = std::max(longest, row->name.size());
+  return style.width > 0 && style.width < kNumbers + longest;
+}
+
 std::string table_text(const std::vector<const Feasibility*>& rows, const Style& style) {
+  if (is_narrow(rows, style)) return narrow_table(rows, style);
   // As in a list of files, the name comes last: on a narrow terminal it is the one to be broken.
   Table table({{"verdict"},
                {"a stage", Align::kRight, 5},
@@ -151,17 +212,17 @@ std::string table_text(const std::vector<const Feasibility*>& rows, const Style&
                {"stages", Align::kRight, 4},
                {"epilogue", Align::kRight, 7},
                {"shared", Align::kRight},
-               {"registers", Align::kRight, 2},
-               {"spills", Align::kRight, 2},
-               {"blocks/SM", Align::kRight, 1},
+               {"registers", Align::kRight},
+               {"spills", Align::kRight},
+               {"blocks/SM", Align::kRight},
                {"by", Align::kLeft, 3},
                {"tactic"}});
   for (const Feasibility* row : rows) {
     const bool placed = row->feasible() || row->registers;
-    table.row({verdict_cell(*row), with_commas(row->shared.stage()),
-               with_commas(row->shared.scale_stage), fmt::format("{}", row->shared.stages),
-               with_commas(row->shared.epilogue), bytes_text(row->shared.total),
-               registers_text(*row), spills_text(*row),
+    table.row({verdict_cell(*row), bytes_text(row->shared.stage()),
+               bytes_text(row->shared.scale_stage), fmt::format("{}", row->shared.stages),
+               bytes_text(row->shared.epilogue), bytes_text(row->shared.total),
+               registers_text(*row), spills_text(row->spill_bytes),
                placed ? fmt::format("{}", row->blocks.blocks()) : "-",
                placed ? std::string(to_string(row->blocks.bound())) : "-", row->name});
   }
@@ -193,6 +254,28 @@ std::string rejected_text(const std::vector<const Feasibility*>& rows, const Sty
   return text;
 }
 
+// "Feasible" is what was compiled; what was not may still spill, or have too many registers.
+std::string count_text(const std::vector<const Feasibility*>& rows, int tiles, const Style& style) {
+  const auto fitting = std::count_if(rows.begin(), rows.end(),
+                                     [](const Feasibility* row) { return row->feasible(); });
+  const auto proven = std::count_if(rows.begin(), rows.end(), [](const Feasibility* row) {
+    return row->feasible() && row->compiled();
+  });
+  if (fitting == 0) {
+    return style.bad("No tactic is feasible") + fmt::format(" of {}.\n", rows.size());
+  }
+  std::string what = fmt::format("{} of {} feasible", proven, rows.size());
+  if (proven == 0) what = fmt::format("{} of {} fit by bytes", fitting, rows.size());
+  if (proven > 0 && proven < fitting)
+    what += fmt::format(", {} more fit by bytes", fitting - proven);
+  const std::string_view unknown =
+      proven < fitting ? "; registers and spills, which only compiling tells, may reject some" : "";
+  return style.wrap(fmt::format("{}, {} of them distinct in M, N, K and the way round{}.", what,
+                                tiles, unknown),
+                    0) +
+         "\n";
+}
+
 std::string group_text(const TacticsReport& report, const TacticProduct& product,
                        TacticFamily family, const Style& style) {
   const std::vector<const Feasibility*> rows = sorted_of(report, product.op, family);
@@ -201,15 +284,8 @@ std::string group_text(const TacticsReport& report, const TacticProduct& product
   if (rows.empty()) {
     return text + (report.tile ? "No tactic of the list has this tile.\n" : "No tactics.\n");
   }
-  const auto fitting = std::count_if(rows.begin(), rows.end(),
-                                     [](const Feasibility* row) { return row->feasible(); });
   text += table_text(rows, style);
-  const int tiles = distinct_tiles(report.survey.tactics, product.op, family);
-  text +=
-      fitting == 0
-          ? style.bad("No tactic is feasible") + fmt::format(" of {}.\n", rows.size())
-          : fmt::format("{} of {} feasible, {} of them distinct in M, N, K and the way round.\n",
-                        fitting, rows.size(), tiles);
+  text += count_text(rows, distinct_tiles(report.survey.tactics, product.op, family), style);
   return text + rejected_text(rows, style);
 }
 

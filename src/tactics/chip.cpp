@@ -69,8 +69,11 @@ Result<Chip> chip_of(std::string_view arch) {
 Result<Chip> chip_of(const MachineSpec& machine, std::string_view arch) {
   const std::optional<cuda::Arch> own = cuda::parse_arch(machine.arch);
   if (!own) {
-    return usage_error("--machine {} is {}; tactics are compiled for GPUs of NVIDIA", machine.name,
-                       machine.arch.empty() ? "of no known architecture" : machine.arch);
+    return usage_error(
+        "--machine {} is {}; tactics are compiled for GPUs of NVIDIA: name one, as --machine "
+        "rtx-pro-6000-server, or its architecture, as --arch sm_120a; neither has to be "
+        "in this computer",
+        machine.name, machine.arch.empty() ? "of no known architecture" : machine.arch);
   }
   const std::string usual = cuda::arch_of(own->major, own->minor);
   NIBBLE_ASSIGN_OR_RETURN(Chip chip, chip_of(arch.empty() ? std::string_view(usual) : arch));

@@ -110,7 +110,9 @@ TEST(Chip, OtherMakersMachines) {
   const Result<Chip> chip = chip_of(*machine);
   ASSERT_FALSE(chip.ok());
   EXPECT_EQ(chip.error().message,
-            "--machine mi300x is gfx942; tactics are compiled for GPUs of NVIDIA");
+            "--machine mi300x is gfx942; tactics are compiled for GPUs of NVIDIA: name one, as "
+            "--machine rtx-pro-6000-server, or its architecture, as --arch sm_120a; neither has to "
+            "be in this computer");
 }
 
 }  // namespace

@@ -79,6 +79,12 @@ TEST(Cutlass, TheWideTile) {
   EXPECT_EQ(uses[0].stages, 3);
   EXPECT_EQ(uses[0].bytes, 98304);
   EXPECT_EQ(uses[1].bytes, 97280);
+  // ptxas for sm_120a: grouped 208 B of spill stores and 204 of loads; the dense kernel was not
+  // compiled.
+  EXPECT_EQ(uses[0].registers, 168);
+  EXPECT_EQ(uses[0].spill_bytes, 208);
+  EXPECT_FALSE(uses[1].registers.has_value());
+  EXPECT_EQ(cutlass_uses({128, 64, 128}, explained_chip())[0].spill_bytes, 0);
   EXPECT_TRUE(cutlass_uses({64, 128, 128}, explained_chip()).empty());
   EXPECT_TRUE(cutlass_uses({128, 256, 128}, chip_of("sm_100a").value()).empty());
 }
@@ -88,6 +94,12 @@ TEST(TacticTile, Parse) {
   ASSERT_TRUE(tile.ok());
   EXPECT_EQ(*tile, (TacticTile{128, 256, 64}));
   EXPECT_EQ(to_string(*tile), "128x256x64");
+  // CUTLASS's name: 64 B of K are 128 values.
+  const Result<TacticTile> bytes = parse_tactic_tile("128x256x64B");
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_EQ(*bytes, (TacticTile{128, 256, 128}));
+  EXPECT_FALSE(parse_tactic_tile("128x256x4096B").ok());  // 8,192 values
+  EXPECT_FALSE(parse_tactic_tile("128x256Bx64").ok());
   for (const char* text : {"", "128", "128x256", "128x256x", "128x256x128x", "1x2x3x4", "0x8x8",
                            "-8x8x8", "128x256x9999", "128X256X128", "axbxc", "128x256x128 "}) {
     const Result<TacticTile> none = parse_tactic_tile(text);

@@ -51,6 +51,19 @@ std::string missing_instruction(const TacticCandidate& candidate, const cuda::Ar
   return "";
 }
 
+// Columns that are not whole blocks, where there is no model to be cut in another way; "": they
+// are.
+std::string broken_blocks(const TacticProduct& product, const TacticCandidate& candidate) {
+  if (!product.given || candidate.family() != TacticFamily::kW4A4) return "";
+  const std::int64_t block = block_of(product.w4a4().weight_format());
+  const std::int64_t below = product.k / block * block;
+  if (below == product.k) return "";
+  const std::string near =
+      below > 0 ? fmt::format("{} or {}", below, below + block) : fmt::format("{}", below + block);
+  return fmt::format("{} columns are not whole blocks of {}, which share a scale: take K = {}",
+                     product.k, block, near);
+}
+
 // The sizes: those that no limit of a chip has to do with.
 Result<> check_sizes(const TacticProduct& product, const TacticCandidate& candidate,
                      const Chip& chip) {
@@ -202,6 +215,10 @@ Feasibility feasibility(const TacticProduct& product, const TacticCandidate& can
   std::string missing = missing_instruction(candidate, chip.arch);
   if (!missing.empty()) {
     reject(found, TacticLimit::kArchitecture, std::move(missing));
+    return found;
+  }
+  if (std::string broken = broken_blocks(product, candidate); !broken.empty()) {
+    reject(found, TacticLimit::kDivisibility, std::move(broken));
     return found;
   }
   const Result<> sizes = check_sizes(product, candidate, chip);

@@ -50,6 +50,8 @@ struct Feasibility {
   std::vector<std::string> remedies;  // what would make it fit
 
   bool feasible() const { return !limit.has_value(); }
+  // Its registers and spills were judged too; else a feasible one fits by bytes and sizes alone.
+  bool compiled() const { return registers.has_value() && spill_bytes.has_value(); }
 };
 
 Feasibility feasibility(const TacticProduct& product, const TacticCandidate& candidate,

@@ -140,6 +140,18 @@ TEST(Feasible, SizesThatDoNotDivide) {
   EXPECT_EQ(found.limit, TacticLimit::kDivisibility);
   EXPECT_NE(found.reason.find("180 columns are not whole blocks of 16"), std::string::npos)
       << found.reason;
+  EXPECT_NE(found.reason.find("tensor-parallel"), std::string::npos) << found.reason;
+  // Sizes that were given are no rank's share.
+  product.given = true;
+  found = judged(product, wide_tile());
+  EXPECT_EQ(found.limit, TacticLimit::kDivisibility);
+  EXPECT_EQ(found.reason,
+            "180 columns are not whole blocks of 16, which share a scale: take K = 176 or 192");
+  product.k = 8;
+  EXPECT_EQ(judged(product, wide_tile()).reason,
+            "8 columns are not whole blocks of 16, which share a scale: take K = 16");
+  product.given = false;
+  product.k = 180;
   // 16 gate and up rows a warp are 8 columns, and an NVFP4 block has 16.
   const TacticCandidate narrow{W4A4Tactic{.way = Way::kWeightsOnM,
                                           .m = 64,

@@ -33,6 +33,7 @@ struct TacticProduct {
   Format format = Format::kNvfp4;
   Epilogue epilogue = Epilogue::kPlain;
   bool bias = false;
+  bool given = false;  // sizes were given as they are: no model was cut over ranks for them
 
   // A gated product in NVFP4 quantizes its output for the next one where that has whole blocks.
   W4A4Problem w4a4() const;
@@ -50,7 +51,8 @@ struct TacticTile {
   friend bool operator==(const TacticTile&, const TacticTile&) = default;
 };
 std::string to_string(const TacticTile& tile);
-// "128x256x128"; a usage error for what is none, or has a side above 4,096.
+// "128x256x128", or CUTLASS's name of it with K in bytes of FP4, "128x256x64B"; a usage error for
+// what is none, or has a side above 4,096.
 Result<TacticTile> parse_tactic_tile(std::string_view text);
 
 }  // namespace nibble

@@ -58,13 +58,14 @@ def tile_of(entry):
 ])
 def test_documents_are_valid_and_add_up(document, words):
     found = document(*words, "--no-compile")
-    assert found["tactics"]
+    assert found["tactics"] and found["compiled"] is False
     for entry in found["tactics"]:
         parts = entry["shared_parts"]
         stage = parts["m_per_stage"] + parts["n_per_stage"] + parts["scales_per_stage"]
         rest = parts["barriers"] + parts["rows"] + parts["tables"] + parts["epilogue"]
         assert stage * parts["stages"] + rest == entry["shared_bytes"]
         assert entry["registers"] is None and entry["registers_reason"].startswith("not compiled: ")
+        assert entry["compiled"] is False
         blocks = entry["blocks"]
         assert entry["blocks_per_sm"] == min(blocks["by_shared"], blocks["by_threads"], blocks["by_blocks"])
         if entry["feasible"]:
@@ -74,6 +75,7 @@ def test_documents_are_valid_and_add_up(document, words):
         of_row = [entry for entry in found["tactics"] if (entry["op"], entry["family"]) == (row["op"], row["family"])]
         fitting = [entry for entry in of_row if entry["feasible"]]
         assert (row["tactics"], row["feasible"]) == (len(of_row), len(fitting))
+        assert row["compiled"] is False
         assert row["distinct_tiles"] == len({(*tile_of(entry), entry["way"]) for entry in fitting})
 
 
@@ -135,6 +137,7 @@ def test_sm120_has_24_distinct_tiles_that_do_not_spill(document, has_nvrtc):
 def test_registers_or_the_reason(document, has_nvrtc):
     (entry,) = document(*PRO, *DOWN, "--explain", "128x256x128", "--family", "w4a4")["tactics"]
     assert entry["feasible"]
+    assert entry["compiled"] == has_nvrtc
     if has_nvrtc:
         assert entry["registers"] > 0 and entry["registers_reason"] is None
     else:
@@ -177,7 +180,8 @@ def test_explain_shows_the_budget(nibble):
                  r"scales +3,072 +a stage +\(128 \+ 256\) x 128 / 16", r"barriers +16 +a stage",
                  r"tables of experts +2,056 +a block", r" 3 +82,992 +86,072 +15,304 +1",
                  r" 4 +110,656 +113,736 +-12,360 +0 +does not fit", r"grouped +3 .* 98,304 +fits",
-                 r"CUTLASS main, EpilogueAuto, bf16 C/D"]:
+                 r"CUTLASS main, EpilogueAuto, bf16 C/D", r"Bytes do not tell registers and spills",
+                 r"grouped +3 .* 98,304 +fits by bytes +168 +208 B", r"dense +3 .* 97,280 +fits by bytes +- +-"]:
         assert re.search(line, result.stdout), line
 
 
@@ -190,7 +194,10 @@ def test_the_table(nibble, has_nvrtc):
     turns = sum(1 for one, two in zip(verdicts, verdicts[1:]) if one.startswith("no") and two.startswith("fits"))
     assert turns <= 3
     assert "it fits with K = 128 (58,408 B)" in result.stdout
-    assert re.search(r"\d+ of \d+ feasible, \d+ of them distinct in M, N, K and the way round", result.stdout)
+    assert re.search(r"\d+ of \d+ fit by bytes, \d+ of them distinct in M, N, K and the way round", result.stdout)
+    assert not re.search(r"\d+ of \d+ feasible", result.stdout)  # nothing was compiled
+    # Each number of bytes has its unit.
+    assert re.search(r"fits by bytes +27,648 B +3,072 B +3 +0 B +86,072 B +- ", result.stdout)
     assert "6 tactics: wgmma is an instruction of sm_90a alone, and this is sm_120a" in result.stdout
 
 
@@ -208,17 +215,44 @@ def test_a_narrow_terminal(nibble_in_terminal, words):
     assert max(len(line) for line in plain.splitlines()) <= 80
 
 
+def test_cutlass_names_a_tile_by_bytes_of_k(document, nibble):
+    words = (*PRO, "--family", "w4a4", "--no-compile", "--explain")
+    found = document(*words, "128x256x64B")
+    assert found["explained"]["tile"] == {"m": 128, "n": 256, "k": 128}
+    assert found["explained"] == document(*words, "128x256x128")["explained"]
+    assert any("128x256x64B" in note and "128x256x128" in note for note in found["notes"])
+    (grouped, dense) = found["explained"]["cutlass"]
+    assert (grouped["registers"], grouped["spill_bytes"]) == (168, 208)
+    assert (dense["registers"], dense["spill_bytes"]) == (None, None)
+
+
+def test_a_narrow_terminal_keeps_what_compiling_tells(nibble_in_terminal):
+    words = ("tactics", *PRO, *GLM, "--no-compile", "--family", "w4a4")
+    status, shown = nibble_in_terminal(*words, width=80)
+    assert status == 0
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert re.search(r"verdict +stages +shared +regs +spills +blocks +tile", plain), plain
+    assert re.search(r"fits by bytes +3 +86,072 B +- +- +1 +tokens 128x256x128", plain), plain
+
+
+def test_sizes_that_were_given_are_not_cut_by_tp(nibble):
+    result = nibble("tactics", *PRO, "--n", "100", "--k", "100", "--no-compile")
+    assert "take K = 96 or 112" in result.stdout
+    assert "tensor-parallel" not in result.stdout
+
+
 @pytest.mark.parametrize("words,parts", [
     ((), ("--arch and --machine are missing",)),
     (("--arch", "blackwell"), ("--arch", '"blackwell"', "sm_120a")),
     (("--arch", "sm_75"), ("sm_75", "sm_80")),
     (("--arch", "compute_90"), ("compute_90", "PTX", "sm_90")),
     (("--arch", "sm_90a", *PRO), ("--arch sm_90a", "--machine rtx-pro-6000-server", "sm_120")),
-    (("--machine", "mi300x"), ("mi300x", "gfx942", "NVIDIA")),
+    (("--machine", "mi300x"), ("mi300x", "gfx942", "NVIDIA", "--arch sm_120a")),
     (("--machine", "rtx-pro-6000"), ("rtx-pro-6000-server",)),
     ((*PRO, "--model", "no-such-model"), ("no-such-model",)),
     ((*PRO, "--tp", "8"), ("--tp", "--model")),
-    ((*PRO, "--model", "glm-5-nvfp4", "--tp", "7"), ("7",)),
+    ((*PRO, "--model", "glm-5-nvfp4", "--tp", "7"), ("7", "--tp 1, 2, 4, 8, 16, 32, 64 can be had")),
+    ((*PRO, "--model", "glm-5-nvfp4", "--tp", "3", "--dp", "2"), ("--tp 3", "--tp 1, 2, 4")),
     ((*PRO, "--model", "glm-5-nvfp4", "--n", "64"), ("--n", "--model")),
     ((*PRO, "--op", "attention"), ("--op", "moe")),
     ((*PRO, "--n", "0"), ("--n", '"0"')),
@@ -226,6 +260,7 @@ def test_a_narrow_terminal(nibble_in_terminal, words):
     ((*PRO, "--format", "fp8"), ("--format", "nvfp4")),
     ((*PRO, "--family", "w8a8"), ("--family", "w4a16")),
     ((*PRO, "--explain", "128x256"), ("--explain", '"128x256"', "128x256x128")),
+    ((*PRO, "--explain", "128x256xB"), ("--explain", '"128x256xB"', "128x256x64B")),
     ((*PRO, "--explain", "100x256x128"), ("--explain 100x256x128", "steps of 16")),
     ((*PRO, "--threads", "0"), ("--threads",)),
     ((*PRO, "--from-log", "x.log", "--family", "w4a4"), ("--family", "--from-log")),

@@ -1,5 +1,6 @@
 """nibble tactics --from-log: logs and caches of other programs' autotuners."""
 import json
+import re
 import subprocess
 
 import jsonschema
@@ -101,6 +102,74 @@ def test_a_log_without_a_tuner_is_no_error(nibble, tmp_path, schema):
     assert document["findings"][0]["verdict"] == "empty"
 
 
+def test_a_tactic_on_two_ranks_counts_once(nibble, server_log):
+    text = read(nibble, "--from-log", str(server_log))
+    assert re.search(r"shared memory +MoERunner +skipped +72 +2 +144 ", text), text
+    assert "; 2 ranks say so." in text
+
+
+DEBUG = ("2026-07-26 05:16:02,319 - DEBUG - autotuner.py:1913 - flashinfer.jit: [Autotuner]: profiling "
+         "<flashinfer.gemm.gemm_base.CutlassFp4GemmRunner object at 0x7f> {tactic}, shapes=((512, 3072), "
+         "(3072, 6144)), avg_time {time}\n")
+CHOSEN = ("2026-07-26 05:16:03,307 - DEBUG - autotuner.py:1913 - flashinfer.jit: [Autotuner]: profiling chosen "
+          "runner: <flashinfer.gemm.gemm_base.CutlassFp4GemmRunner object at 0x7f> 8 for ('fp4_gemm', "
+          "'CutlassFp4GemmRunner', ((512, 3072), (3072, 6144)))\n")
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_times_of_a_debug_log_are_shown(nibble, tmp_path, schema, chosen):
+    path = tmp_path / "debug.log"
+    times = {8: 0.08, 19: 0.019, 20: 0.02}
+    path.write_text("".join(DEBUG.format(tactic=t, time=ms) for t, ms in times.items()) + (CHOSEN if chosen else ""))
+    text = read(nibble, "--from-log", str(path))
+    assert re.search(r"512 +CutlassFp4GemmRunner +- +3 +19 in 19.00 us, 20 in 20.00 us, 8 in 80.00 us", text), text
+    assert bool(re.search(r"fp4_gemm +512 +CutlassFp4GemmRunner +8 +- +80.00 us", text)) == chosen
+    document = json.loads(read(nibble, "--from-log", str(path), "--json"))
+    schema.validate(document)
+    picked = [entry["time_ms"] for entry in document["logs"][0]["entries"] if entry["status"] == "chosen"]
+    assert picked == ([0.08] if chosen else [])
+
+
+def test_caches_of_two_gpus(nibble, tmp_path, schema):
+    for name, gpu, tactic in (("a.json", "NVIDIA B200", 21), ("b.json", "NVIDIA GB10", 23)):
+        cache = {key: value if key.startswith("_") else [value[0], tactic] for key, value in CACHE.items()}
+        cache["_metadata"] = {**CACHE["_metadata"], "gpu": gpu}
+        (tmp_path / name).write_text(json.dumps(cache))
+    words = ("--from-log", str(tmp_path / "a.json"), "--from-log", str(tmp_path / "b.json"))
+    document = json.loads(read(nibble, *words, "--json"))
+    schema.validate(document)
+    assert [finding["id"] for finding in document["findings"]] == ["tactics.log.gpus"]
+    text = read(nibble, *words)
+    assert re.search(r"a.json +fp4_gemm +1 .* 21 ", text) and re.search(r"b.json +fp4_gemm +1 .* 23 ", text), text
+
+
+@pytest.mark.parametrize("chip,says", [(("--machine", "rtx-pro-6000-server"), True), (("--machine", "b200"), False),
+                                       (("--arch", "sm_120a"), True), (("--arch", "sm_100a"), False)])
+def test_a_cache_of_another_gpu_than_the_one_named(nibble, tmp_path, chip, says):
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(CACHE))
+    document = json.loads(read(nibble, *chip, "--from-log", str(path), "--json"))
+    sentences = [f["sentence"] for f in document["findings"] if f["id"].startswith("tactics.log.other_chip")]
+    assert bool(sentences) == says
+    assert all("(NVIDIA B200)" in sentence for sentence in sentences)
+
+
+def test_failures_of_cutlass_without_a_tuner(nibble, tmp_path, schema):
+    path = tmp_path / "engine.log"
+    path.write_text("INFO loading\n[MXFP8 SM120 gemm Runner] Failed to initialize cutlass MXFP8 gemm on sm120. "
+                    "Error: Error Internal\n")
+    document = json.loads(read(nibble, "--from-log", str(path), "--json"))
+    schema.validate(document)
+    assert document["findings"][0]["verdict"] == "not_initialised"
+    assert "MXFP8 SM120 gemm Runner failed in 1 line" in document["findings"][0]["sentence"]
+
+
+def test_one_line_is_one_line(nibble, tmp_path):
+    path = tmp_path / "quiet.log"
+    path.write_text("INFO hi\n")
+    assert "log: 1 line\n" in read(nibble, "--from-log", str(path))
+
+
 def test_a_log_from_a_pipe(binary, server_log):
     done = subprocess.run([binary, "tactics", "--from-log", "/dev/stdin"], input=server_log.read_bytes(),
                           capture_output=True, timeout=60, check=True)
@@ -110,6 +179,7 @@ def test_a_log_from_a_pipe(binary, server_log):
 @pytest.mark.parametrize("content, words", [
     (b"", "is empty"),
     (b"{}", "no cache"),
+    (b"[1, 2]", "BLOCK_SIZE_M (Triton)"),
     (b'{"_metadata": {', "JSON"),
     (b"\x7fELF\x00\x01\x02\x03\x00\x00", "binary"),
     ("[Autotuner]: text\n".encode("utf-16"), "UTF-16"),

@@ -25,10 +25,11 @@ void add_once(std::vector<std::string>& names, std::string_view name, std::size_
 }
 
 std::string key_of(const Entry& entry) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{} {} {} {} {}", entry.op, entry.shape, entry.runner,
-                     entry.tactic, entry.rank, entry.device, static_cast<int>(entry.status),
-                     static_cast<int>(entry.reason.kind), entry.reason.wanted_bytes.value_or(-1),
-                     entry.reason.limit_bytes.value_or(-1), entry.tactics);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{} {} {} {} {} {}", entry.op, entry.shape,
+                     entry.runner, entry.tactic, entry.rank, entry.device,
+                     static_cast<int>(entry.status), static_cast<int>(entry.reason.kind),
+                     entry.reason.wanted_bytes.value_or(-1), entry.reason.limit_bytes.value_or(-1),
+                     entry.tactics, entry.bucket.value_or(-1));
 }
 
 }  // namespace

@@ -117,15 +117,47 @@ struct Choices {
   std::map<std::string, std::string> by_rank;  // the last one of a rank counts
 };
 
+// Of caches: each GPU, with the first file that names it.
+std::map<std::string, std::string> gpus_of(const Scene& scene) {
+  std::map<std::string, std::string> gpus;
+  for (const TacticLog& log : scene.logs) {
+    const std::string device = device_of(log);
+    if (!device.empty()) gpus.try_emplace(device, log.name);
+  }
+  return gpus;
+}
+
+void add_two_gpus(const Scene& scene, std::vector<Finding>& findings) {
+  const std::map<std::string, std::string> gpus = gpus_of(scene);
+  if (gpus.size() < 2) return;
+  const auto& [one, file] = *gpus.begin();
+  const auto& [other, other_file] = *std::next(gpus.begin());
+  Finding finding{.id = "tactics.log.gpus",
+                  .title = "Several GPUs",
+                  .value = static_cast<double>(gpus.size()),
+                  .unit = "GPUs"};
+  finding.verdict = "not_compared";
+  finding.inputs = {{"GPUs", static_cast<double>(gpus.size()), "GPUs", "names in the caches"}};
+  finding.sentence = fmt::format(
+      "{} is of {} and {} of {}: they are no ranks of one run, and choices are compared only "
+      "between files of one GPU",
+      file, one, other_file, other);
+  findings.push_back(std::move(finding));
+}
+
 void add_disagreement(const Scene& scene, std::vector<Finding>& findings) {
+  const bool several = gpus_of(scene).size() > 1;
   std::map<std::string, Choices> all;
   for (const TacticLog& log : scene.logs) {
+    // Files of configurations are no ranks: one is for each shape of experts and each data type.
+    if (!log.configs.empty()) continue;
     for (const Entry& entry : log.entries) {
       if (entry.status != Status::kChosen || entry.tactic.empty()) continue;
       std::string rank = entry.rank;
       if (rank.empty() && scene.logs.size() > 1) rank = log.name;
-      Choices& choices = all[fmt::format("{}\n{}\n{}", entry.op, entry.shape,
-                                         entry.shape.empty() ? entry.bucket.value_or(-1) : 0)];
+      Choices& choices =
+          all[fmt::format("{}\n{}\n{}\n{}", several ? device_of(log) : "", entry.op, entry.shape,
+                          entry.shape.empty() ? entry.bucket.value_or(-1) : 0)];
       if (choices.first == nullptr) choices.first = &entry;
       choices.by_rank[rank] = entry.runner + " " + entry.tactic;
     }
@@ -196,6 +228,7 @@ void conclude_choices(const Scene& scene, std::vector<Finding>& findings) {
   add_none_chosen(list, findings);
   add_single(list, findings);
   add_fallback_chosen(scene, findings);
+  add_two_gpus(scene, findings);
   add_disagreement(scene, findings);
 }
 

@@ -6,6 +6,7 @@
 
 #include "tactics/logs/conclusion_parts.h"
 #include "tactics/logs/conclusions.h"
+#include "tactics/logs/tactic_count.h"
 
 namespace nibble::logs {
 namespace {
@@ -18,16 +19,11 @@ bool stopped(const Entry& entry) {
 struct Stopped {
   const TacticLog* log = nullptr;  // of the first
   const Entry* first = nullptr;
-  std::set<std::string> names;    // distinct tactics, where told
-  std::int64_t most_of_line = 0;  // tactics that one line speaks of
-  std::int64_t lines = 0;
-  std::set<std::string> ranks;
+  TacticCount count;
   std::optional<Tile> tile;
   bool fp4 = false;
 
-  std::int64_t tactics() const {
-    return std::max(most_of_line, static_cast<std::int64_t>(names.size()));
-  }
+  std::int64_t tactics() const { return count.tactics(); }
 };
 
 using Key = std::tuple<std::string, ReasonClass, std::int64_t, std::int64_t>;
@@ -44,10 +40,7 @@ std::map<Key, Stopped> group_stopped(const Scene& scene) {
         group.first = &entry;
         group.log = &log;
       }
-      if (!entry.tactic.empty()) group.names.insert(entry.runner + " " + entry.tactic);
-      group.most_of_line = std::max(group.most_of_line, entry.tactics);
-      group.lines += entry.count;
-      if (!entry.rank.empty()) group.ranks.insert(entry.rank);
+      group.count.add(entry);
       if (!group.tile && entry.reason.tile) group.tile = entry.reason.tile;
       group.fp4 = group.fp4 || entry.reason.fp4;
     }
@@ -78,9 +71,11 @@ std::string bytes_text(std::int64_t bytes) {
 // "72 of 80 tactics of X were skipped"; "a kernel of Triton failed".
 std::string who(const Scene& scene, const Stopped& group) {
   const std::string subject = subject_of(*group.first);
-  if (group.first->status == Status::kFailed && group.names.empty()) {
-    return fmt::format("{} failed in {}", subject == "Triton" ? "A Triton kernel" : subject,
-                       counted(group.lines, "line", "lines"));
+  if (group.first->status == Status::kFailed && group.count.names.empty()) {
+    const std::string lines = counted(group.count.lines, "line", "lines");
+    if (subject == "Triton") return fmt::format("A Triton kernel failed in {}", lines);
+    return fmt::format("{} failed in {} outside of an autotuner's messages",
+                       subject == "CUTLASS" ? "A CUTLASS kernel" : subject, lines);
   }
   const std::int64_t number = group.tactics();
   const std::optional<std::int64_t> all = all_tactics(scene, subject);
@@ -103,7 +98,7 @@ Finding base_finding(const Stopped& group, std::string_view word) {
   finding.unit = "tactics";
   const std::string source = source_of(*group.log, *group.first);
   finding.inputs = {{"tactics", static_cast<double>(group.tactics()), "tactics", source},
-                    {"lines", static_cast<double>(group.lines), "lines", source}};
+                    {"lines", static_cast<double>(group.count.lines), "lines", source}};
   return finding;
 }
 
@@ -152,7 +147,7 @@ Finding opaque(const Scene& scene, const Stopped& group) {
       "CUTLASS's initialize() asks the driver for the kernel's shared memory and returns Error "
       "Internal when it is refused (NVIDIA/cutlass issue 3096); other refusals return the same"};
   const std::string limit =
-      is_other_chip(*group.log, scene.limits)
+      is_other_chip(*group.log, scene)
           ? ""
           : fmt::format(" ({} on {})", bytes_text(scene.limits.shared_per_block),
                         arch_name(scene.limits));
@@ -172,7 +167,7 @@ Finding unexplained(const Scene& scene, const Stopped& group) {
         "{}, in {}; the log does not say why: FLASHINFER_LOGGING_LEVEL=debug "
         "(TLLM_LOG_LEVEL=DEBUG) "
         "logs each reason",
-        who(scene, group), counted(group.lines, "message", "messages"));
+        who(scene, group), counted(group.count.lines, "message", "messages"));
   } else {
     finding.sentence = fmt::format(
         "{}: {}", who(scene, group),
@@ -226,11 +221,35 @@ Finding of_class(const Scene& scene, const Stopped& group) {
   return finding;
 }
 
+// How far the sentence goes: on how many ranks, and what only stands beside the tuner's words.
+void add_rests_on(const Stopped& group, Finding& finding) {
+  const Entry& first = *group.first;
+  const bool beside = first.status == Status::kSkipped && first.tactic.empty() &&
+                      first.reason.kind != ReasonClass::kUnknown &&
+                      first.reason.kind != ReasonClass::kNone;
+  if (beside) {
+    finding.confidence = Confidence::kLikely;
+    finding.sentence += fmt::format(
+        "; their kernels printed \"{}\" before the tuner counted them, which names no reason "
+        "itself",
+        first.reason.text);
+  }
+  if (const std::size_t ranks = group.count.ranks.size(); ranks > 1) {
+    finding.sentence += fmt::format("; {} ranks say so", ranks);
+    finding.inputs.push_back(
+        {"ranks", static_cast<double>(ranks), "ranks", "prefixes of the lines"});
+  }
+}
+
 }  // namespace
 
 void conclude_failures(const Scene& scene, std::vector<Finding>& findings) {
-  for (const auto& [key, group] : group_stopped(scene)) {
+  const std::size_t before = findings.size();
+  std::vector<const Stopped*> groups;
+  const std::map<Key, Stopped> all = group_stopped(scene);
+  for (const auto& [key, group] : all) {
     const Reason& reason = group.first->reason;
+    groups.push_back(&group);
     switch (reason.kind) {
       case ReasonClass::kSharedMemory:
         findings.push_back(reason.wanted_bytes ? shared_with_bytes(scene, group)
@@ -254,6 +273,9 @@ void conclude_failures(const Scene& scene, std::vector<Finding>& findings) {
         findings.push_back(unexplained(scene, group));
         break;
     }
+  }
+  for (std::size_t index = before; index < findings.size(); ++index) {
+    add_rests_on(*groups[index - before], findings[index]);
   }
 }
 

@@ -20,14 +20,21 @@ Finding about(const TacticLog& log, std::string_view word, std::string_view titl
 
 void conclude_empty(const TacticLog& log, std::vector<Finding>& findings) {
   const bool manifest = log.format == "FlashInfer cache manifest";
-  if (!log.entries.empty() || manifest) return;
+  const auto failures =
+      std::count_if(log.entries.begin(), log.entries.end(), [](const Entry& entry) {
+        return entry.status == Status::kFailed && entry.runner != "Triton";
+      });
+  const bool only_failures =
+      failures > 0 && failures == static_cast<std::ptrdiff_t>(log.entries.size());
+  if ((!log.entries.empty() && !only_failures) || manifest) return;
   Finding finding = about(log, "empty", "Nothing in it", 0, "entries");
   finding.verdict = "empty";
   if (log.format == "log") {
     finding.sentence = fmt::format(
-        "{} has {} and none of an autotuner: tuning was off, or its log level hides it "
+        "{} has {} and none of an autotuner{}: tuning was off, or its log level hides it "
         "(FLASHINFER_LOGGING_LEVEL=info, TLLM_LOG_LEVEL=WARNING)",
-        log.name, counted(log.lines, "line", "lines"));
+        log.name, counted(log.lines, "line", "lines"),
+        only_failures ? ", but failures of CUTLASS's kernels, which stand above" : "");
   } else {
     finding.sentence = fmt::format("{} holds no choice: every call uses the fallback", log.name);
   }
@@ -50,17 +57,20 @@ void conclude_saved(const TacticLog& log, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
-void conclude_chip(const TacticLog& log, const BlockLimits& limits,
-                   std::vector<Finding>& findings) {
-  if (!is_other_chip(log, limits)) return;
-  const std::string& architecture = log.versions.at("architecture");
+void conclude_chip(const TacticLog& log, const Scene& scene, std::vector<Finding>& findings) {
+  const bool chip = is_other_chip(log, scene);
+  if (!chip && !is_other_gpu(log, scene)) return;
+  const auto architecture = log.versions.find("architecture");
+  const bool told = chip && architecture != log.versions.end();
+  const std::string theirs = told ? architecture->second : device_of(log);
+  const std::string ours =
+      told || scene.asked.machine.empty() ? arch_name(scene.limits) : scene.asked.machine;
   Finding finding = about(log, "other_chip", "Another chip", 1, "logs");
   finding.verdict = "other_chip";
   finding.sentence = fmt::format(
-      "{} is of another chip ({}) than {}: what could not run there may run here, and what was "
-      "chosen "
-      "there need not be the fastest here",
-      log.name, architecture, arch_name(limits));
+      "{} is of another {} ({}) than {}: what could not run there may run here, and what was "
+      "chosen there need not be the fastest here",
+      log.name, chip ? "chip" : "GPU", theirs, ours);
   findings.push_back(std::move(finding));
 }
 
@@ -103,7 +113,7 @@ void conclude_unread(const TacticLog& log, std::vector<Finding>& findings) {
 void conclude_reading(const Scene& scene, std::vector<Finding>& findings) {
   for (const TacticLog& log : scene.logs) {
     conclude_empty(log, findings);
-    conclude_chip(log, scene.limits, findings);
+    conclude_chip(log, scene, findings);
     conclude_saved(log, findings);
     conclude_notes(log, findings);
     conclude_unread(log, findings);

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <fmt/core.h>
 
+#include "base/text.h"
+#include "machine/spec.h"
 #include "tactics/logs/conclusion_parts.h"
 
 namespace nibble::logs {
@@ -23,15 +25,18 @@ std::optional<int> major_of(std::string_view architecture) {
 
 }  // namespace
 
-std::vector<Finding> conclusions(std::span<const TacticLog> logs, const BlockLimits& limits) {
-  const Scene scene{.logs = logs, .limits = limits};
+std::vector<Finding> conclusions(std::span<const TacticLog> logs, const BlockLimits& limits,
+                                 const AskedChip& asked) {
+  const Scene scene{.logs = logs, .limits = limits, .asked = asked};
   std::vector<Finding> findings;
   conclude_failures(scene, findings);
   conclude_triton(scene, findings);
   conclude_choices(scene, findings);
   conclude_untuned(scene, findings);
   conclude_reading(scene, findings);
-  for (Finding& finding : findings) finding.sentence += '.';
+  for (Finding& finding : findings) {
+    if (!finding.sentence.ends_with('.')) finding.sentence += '.';
+  }
   return findings;
 }
 
@@ -57,11 +62,30 @@ std::string arch_name(const BlockLimits& limits) {
   return fmt::format("sm_{}{}", limits.major, limits.minor);
 }
 
-bool is_other_chip(const TacticLog& log, const BlockLimits& limits) {
+std::string device_of(const TacticLog& log) {
+  const bool cache = log.format.find("cache") != std::string::npos;
+  return cache && log.devices.size() == 1 ? log.devices.front() : std::string();
+}
+
+bool is_other_chip(const TacticLog& log, const Scene& scene) {
   const auto found = log.versions.find("architecture");
-  if (found == log.versions.end()) return false;
-  const std::optional<int> major = major_of(found->second);
-  return major && *major != limits.major;
+  std::optional<int> major;
+  if (found != log.versions.end()) {
+    major = major_of(found->second);
+  } else if (const std::string device = device_of(log); scene.asked.named && !device.empty()) {
+    const std::optional<MachineSpec> machine = find_in_catalog(device);
+    if (machine) major = major_of(machine->arch);
+  }
+  return major && *major != scene.limits.major;
+}
+
+bool is_other_gpu(const TacticLog& log, const Scene& scene) {
+  const std::string device = device_of(log);
+  const std::string& asked = scene.asked.machine;
+  if (device.empty() || asked.empty() || to_lower(device) == to_lower(asked)) return false;
+  const std::optional<MachineSpec> theirs = find_in_catalog(device);
+  const std::optional<MachineSpec> ours = find_in_catalog(asked);
+  return !theirs || !ours || theirs->name != ours->name;
 }
 
 std::string source_of(const TacticLog& log, const Entry& entry) {

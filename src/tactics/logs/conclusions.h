@@ -19,9 +19,18 @@
 
 namespace nibble::logs {
 
-// Several logs are several ranks of one run, or parts of it: choices are compared across them. In
-// the order of what matters: what could not run, what was never chosen, what was not tuned.
-std::vector<Finding> conclusions(std::span<const TacticLog> logs, const BlockLimits& limits);
+// How the chip was asked for. Caches name their GPU, and another one is worth a sentence only where
+// somebody named one.
+struct AskedChip {
+  bool named = false;   // by --arch or --machine; else the limits are a default
+  std::string machine;  // title of the machine: "NVIDIA B200"; "": an architecture alone
+};
+
+// Several logs are several ranks of one run, or parts of it: choices are compared across them, but
+// not across GPUs. In the order of what matters: what could not run, what was never chosen, what
+// was not tuned.
+std::vector<Finding> conclusions(std::span<const TacticLog> logs, const BlockLimits& limits,
+                                 const AskedChip& asked = {});
 
 // Shared memory of Triton's pipelined products: (stages - 1) x (M + N) x K x bytes; one buffer at
 // least. 128x256x128, 4 stages, 1 byte: 147,456, as Triton reports it (sgl-project/sglang PR

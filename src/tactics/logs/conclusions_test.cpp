@@ -304,6 +304,53 @@ TEST(Conclusions, IdsAreUnique) {
   EXPECT_GE(ids.size(), 5u);
 }
 
+TEST(Conclusions, RanksAreCountedBesideTactics) {
+  std::string text;
+  for (const char* rank : {"TP0", "TP1"}) {
+    for (const int tactic : {1, 2, 3}) {
+      text += tuner_line(fmt::format("Skipping tactic <a.MoERunner object at 0x1> {}, due to "
+                                     "failure while profiling: {}",
+                                     tactic, kTooLarge),
+                         rank);
+    }
+  }
+  const std::string sentence = sentence_of(findings_of(read_text(text)), "tactics.log.shared");
+  EXPECT_TRUE(sentence.starts_with("3 tactics of MoERunner were skipped")) << sentence;
+  EXPECT_TRUE(sentence.ends_with("; 2 ranks say so.")) << sentence;
+}
+
+TEST(Conclusions, CutlassFailedWhereNoTunerRan) {
+  const std::vector<Finding> findings = findings_of(read_text(
+      "INFO loading\n[MXFP8 SM120 gemm Runner] Failed to initialize cutlass MXFP8 gemm on "
+      "sm120. Error: Error Internal\n"));
+  EXPECT_TRUE(sentence_of(findings, "tactics.log.not_initialised")
+                  .starts_with("MXFP8 SM120 gemm Runner failed in 1 line outside of an autotuner's "
+                               "messages: CUTLASS did not set it up"));
+  EXPECT_NE(sentence_of(findings, "tactics.log.empty").find("but failures of CUTLASS's kernels"),
+            std::string::npos);
+}
+
+TEST(Conclusions, WhatKernelsPrintedExplainsTheCount) {
+  const std::vector<Finding> findings =
+      findings_of(read_text("[AutoTuner]: Tuning moe::gemm1: 0/21\n"
+                            "Error: Failed to initialize the TMA descriptor 715\n"
+                            "[Autotuner]: Skipped 20 unsupported tactic(s) for moe::gemm1\n"));
+  const Finding* finding = find_finding(findings, "tactics.log.fault");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kLikely);
+  EXPECT_TRUE(finding->sentence.starts_with(
+      "20 tactics of moe::gemm1 were skipped by an illegal address or instruction, first in "
+      "server.log:2; their kernels printed \"Failed to initialize the TMA descriptor 715\""))
+      << finding->sentence;
+  EXPECT_EQ(find_finding(findings, "tactics.log.skipped"), nullptr);
+}
+
+TEST(Conclusions, SentencesEndOnce) {
+  const TacticLog log = read_text(skipped_line(1, "Got some error. See above for details."));
+  EXPECT_TRUE(
+      sentence_of(findings_of(log), "tactics.log.skipped").ends_with("See above for details."));
+}
+
 TEST(LogDocument, HoldsEntriesLimitsAndFindings) {
   const TacticLog log = read_text(skipped_line(15, kTooLarge));
   const std::vector<Finding> findings = findings_of(log);

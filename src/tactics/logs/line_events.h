@@ -1,5 +1,6 @@
-// What one message of a tuner says. The three readers know the messages of FlashInfer's and
-// TensorRT-LLM's AutoTuner, and those of the Triton MoE kernels in SGLang and vLLM.
+// What one message says. The readers know the messages of FlashInfer's and TensorRT-LLM's
+// AutoTuner, those of the Triton MoE kernels in SGLang and vLLM, and failures of CUTLASS's kernels
+// wherever a program prints them.
 //
 //   read_flashinfer("Skipped 4 unsupported tactic(s) for trtllm::fused_moe::gemm1 (...)")
 //   // kEntry: op "trtllm::fused_moe::gemm1", kSkipped, 4 tactics, no reason told
@@ -25,6 +26,7 @@ struct LineEvent {
     kTotal,      // `number` searches for `entry.op` had failures
     kSaved,      // `number` configurations were written
     kIgnored,    // a cache was not used: `text` says why
+    kEnd,        // the tuner begins, or it is done: what follows belongs to no earlier operation
   };
   Kind kind = Kind::kUnknown;
   Entry entry;
@@ -41,6 +43,9 @@ LineEvent read_tensorrt_llm(std::string_view message);
 // A whole line, of any program: nothing where it has no message about a Triton kernel's
 // configuration or memory.
 std::optional<LineEvent> read_triton(std::string_view line);
+
+// A whole line without a tuner's marker: nothing where it has no failure of a CUTLASS kernel.
+std::optional<LineEvent> read_cutlass(std::string_view line);
 
 // "E=256,N=256,device_name=NVIDIA_GB10,dtype=fp8_w8a8.json", in a path or by itself.
 struct ConfigName {

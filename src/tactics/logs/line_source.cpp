@@ -71,7 +71,126 @@ Named name_of(std::string_view bracket) {
   return named;
 }
 
+std::string_view without_spaces(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  return first == std::string_view::npos ? std::string_view() : text.substr(first);
+}
+
+// Whether a text begins as `form` does, in which each 'd' is a digit.
+bool has_form(std::string_view text, std::string_view form) {
+  if (text.size() < form.size()) return false;
+  for (std::size_t at = 0; at < form.size(); ++at) {
+    const bool same = form[at] == 'd' ? is_digit(text[at]) : text[at] == form[at];
+    if (!same) return false;
+  }
+  return true;
+}
+
+constexpr std::string_view kCarriedTime = "dddd-dd-ddTdd:dd:dd";
+
+bool begins_with_time(std::string_view text) {
+  constexpr std::array<std::string_view, 6> kForms = {"dddd-dd-dd", "dddd/dd/dd",  "dd-dd dd:dd",
+                                                      "dd/dd/dddd", "dd/dd dd:dd", "dd:dd:dd"};
+  return std::any_of(kForms.begin(), kForms.end(),
+                     [&](std::string_view form) { return has_form(text, form); });
+}
+
+bool begins_with_level(std::string_view text) {
+  constexpr std::array<std::string_view, 9> kLevels = {
+      "INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "TRACE", "NOTICE"};
+  return std::any_of(kLevels.begin(), kLevels.end(), [&](std::string_view level) {
+    if (!text.starts_with(level)) return false;
+    const std::string_view rest = text.substr(level.size());
+    return rest.empty() || rest.front() == ' ' || rest.front() == ':';
+  });
+}
+
+// glog's and PyTorch's "E1101 06:41:27.123".
+bool begins_with_glog(std::string_view text) {
+  if (text.empty() || std::string_view("IWEF").find(text.front()) == std::string_view::npos) {
+    return false;
+  }
+  text.remove_prefix(1);
+  return has_form(text, "dddd dd:dd") || has_form(text, "ddd dd:dd");
+}
+
+// "(Worker_TP0 pid=7)", "(EngineCore_0 pid=7)": the rest behind it; "" where the line begins
+// otherwise.
+std::string_view behind_worker(std::string_view text) {
+  constexpr std::size_t kMostName = 80;
+  const std::size_t end = text.find(')');
+  if (!text.starts_with('(') || end == std::string_view::npos || end > kMostName) return {};
+  const std::string_view name = text.substr(1, end - 1);
+  const bool worker = name.find("pid=") != std::string_view::npos || name.starts_with("Worker");
+  return worker ? text.substr(end + 1) : std::string_view();
+}
+
+// Compose's "vllm-1  | ", and journald's "Aug 19 13:18:22 host vllm[7]: ".
+std::string_view behind_carrier(std::string_view text) {
+  constexpr std::size_t kMostCarrier = 100;
+  const std::size_t bar = text.substr(0, kMostCarrier).find("| ");
+  const std::size_t space = text.find(' ');
+  const bool compose = bar != std::string_view::npos && space != std::string_view::npos &&
+                       space > 0 && space < bar && text.find_first_not_of(' ', space) == bar;
+  if (compose) return text.substr(bar + 2);
+  const std::size_t process = text.substr(0, kMostCarrier).find("]: ");
+  const bool journal =
+      text.size() > 7 && text[3] == ' ' &&
+      (has_form(text.substr(4), "dd dd:dd:dd ") || has_form(text.substr(4), " d dd:dd:dd ")) &&
+      process != std::string_view::npos;
+  return journal ? text.substr(process + 3) : std::string_view();
+}
+
+// What a message begins with, behind what every line of the process has before it.
+std::string_view message_of(std::string_view text, bool carried) {
+  text = without_spaces(text);
+  for (int round = 0; round < kMostGroups; ++round) {
+    std::string_view rest = behind_worker(text);
+    if (rest.empty()) rest = behind_carrier(text);
+    if (rest.empty() && carried && has_form(text, kCarriedTime)) {
+      rest = text.substr(std::min(text.size(), text.find(' ')));
+    }
+    if (rest.empty() && text.starts_with("[rank")) {
+      const std::size_t end = text.find("]:");
+      if (end != std::string_view::npos) rest = text.substr(end + 2);
+    }
+    rest = without_spaces(rest);
+    if (rest.empty()) break;
+    text = rest;
+  }
+  return text;
+}
+
+// "[11/11/2025-06:41:27] [TRT-LLM]", "[RANK 0] [I]", "[W1101 06:41:27.123 file.cpp:1]".
+bool begins_with_brackets(std::string_view text) {
+  for (int group = 0; group < kMostGroups && text.starts_with('['); ++group) {
+    const std::size_t end = text.find(']');
+    if (end == std::string_view::npos) return false;
+    const std::string_view inner = text.substr(1, end - 1);
+    const bool letter = inner.size() == 1 &&
+                        std::string_view("IWEDVF").find(inner.front()) != std::string_view::npos;
+    if (letter || begins_with_time(inner) || begins_with_level(inner) || begins_with_glog(inner) ||
+        inner == "TRT-LLM" || inner == "TensorRT-LLM") {
+      return true;
+    }
+    if (!inner.starts_with("RANK ")) return false;
+    text = without_spaces(text.substr(end + 1));
+  }
+  return false;
+}
+
 }  // namespace
+
+bool has_carried_time(std::string_view line) {
+  return has_form(without_spaces(line), kCarriedTime);
+}
+
+bool begins_message(std::string_view line, bool carried) {
+  const std::string_view text = message_of(line, carried);
+  return begins_with_time(text) || begins_with_level(text) || begins_with_glog(text) ||
+         begins_with_brackets(text) ||
+         text.substr(0, kPrefix).find(" NCCL ") != std::string_view::npos;
+}
 
 std::string without_escapes(std::string_view text) {
   if (text.find('\x1b') == std::string_view::npos) return std::string(text);

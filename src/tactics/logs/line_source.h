@@ -54,4 +54,13 @@ std::string without_escapes(std::string_view text);
 // "pid 7"; "" where no one is named.
 std::string rank_of(std::string_view line);
 
+// Whether something else put a time in RFC 3339 before the line: `docker logs --timestamps` does so
+// with every line, and not only with the first one of a message.
+bool has_carried_time(std::string_view line);
+
+// Whether a line starts a message of its own: behind the worker's name it has a time, a level or
+// the name of a program ("INFO 11-11 06:41:29", "2025-11-11 06:41:27,319 -", "[RANK 0] [I]").
+// `carried`: a time in RFC 3339 is not the message's own.
+bool begins_message(std::string_view line, bool carried = false);
+
 }  // namespace nibble::logs

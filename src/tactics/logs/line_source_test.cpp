@@ -86,5 +86,39 @@ TEST(LineSource, RanksAsLoggersWriteThem) {
   EXPECT_EQ(rank_of("(unclosed TP3"), "");
 }
 
+TEST(LineSource, LinesThatStartAMessage) {
+  for (const char* line :
+       {"(Worker_TP0 pid=38385) INFO 11-11 06:41:29 [x.py:3] feature is not supported, timed out",
+        "(Worker pid=1) (Worker_DP0_EP3 pid=1) ERROR CUDA out of memory",
+        "ERROR 09-07 00:59:17 [core.py:712] x", "INFO:     127.0.0.1:5 - \"GET /health\" 200",
+        " 2026-07-26 05:16:02,307 - DEBUG - autotuner.py:1913 - x",
+        "[11/11/2025-06:41:28] [TRT-LLM] [RANK 0] [E] RuntimeError: x",
+        "[TRT-LLM] [RANK 0] [I] Overlap scheduler is not supported with this config, disabled",
+        "[RANK 0] [I] x", "[TensorRT-LLM][WARNING] x", "[2025-05-13 23:29:46 DP4 TP4] x",
+        "[rank0]:[W1101 06:41:27.123 ProcessGroupNCCL.cpp:1] x", "E1101 06:41:27.123 9 x.cc:1] x",
+        "vllm-1  | (Worker_TP0 pid=7) INFO 11-11 06:41:29 x",
+        "Aug 19 13:18:22 sys0 vllm[7]: (Worker_TP0 pid=7) 2026-01-01 00:00:00,000 - x",
+        "host:12:34 [0] NCCL INFO x", "2025-11-11T06:41:27.123Z anything"}) {
+    EXPECT_TRUE(begins_message(line)) << line;
+  }
+  for (const char* line :
+       {"(Worker_PP0 pid=38385) 1       0x7c6dd0a58b16 tensorrt_llm::common::x() + 97",
+        "(Worker_TP1 pid=2) Unsupported tile (64, 64, 64) and cluster (1, 2, 1)",
+        "(Worker_TP1 pid=2) \t tile shape ID: 64x64x128", "\t tile shape ID: 64x64x128",
+        "Error: Failed to initialize the TMA descriptor 715", "RuntimeError: Error Internal",
+        "[FP4 gemm Runner] Failed to initialize cutlass FP4 gemm", "[1, 2, 3]", "INFORMATION", "",
+        "(unclosed", "(a, b)", "vllm-1  | (Worker_TP0 pid=7) \t tile shape ID: 64x64x128"}) {
+    EXPECT_FALSE(begins_message(line)) << line;
+  }
+}
+
+TEST(LineSource, ATimeBeforeEveryLineIsNotTheMessages) {
+  constexpr std::string_view kStack = "2025-11-11T06:41:27.123456789Z 1  0x7c f::g() + 9";
+  EXPECT_TRUE(has_carried_time(kStack));
+  EXPECT_FALSE(has_carried_time("2025-11-11 06:41:27,319 - WARNING"));
+  EXPECT_FALSE(begins_message(kStack, true));
+  EXPECT_TRUE(begins_message("2025-11-11T06:41:27.1Z INFO 11-11 06:41:29 x", true));
+}
+
 }  // namespace
 }  // namespace nibble::logs

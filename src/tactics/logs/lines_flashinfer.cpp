@@ -199,8 +199,9 @@ LineEvent read_flashinfer(std::string_view message) {
       message.starts_with("Config cache hit") || message.starts_with("Loading configs")) {
     return read_cache_message(message);
   }
-  for (const std::string_view known : {"Autotuning process", "Loaded ", "generated profile",
-                                       "Generated key", "use_cold_l2", "No tensor inputs"}) {
+  if (message.starts_with("Autotuning process")) return event_of_kind(Kind::kEnd);
+  for (const std::string_view known :
+       {"Loaded ", "generated profile", "Generated key", "use_cold_l2", "No tensor inputs"}) {
     if (message.starts_with(known)) return event_of_kind(Kind::kNothing);
   }
   return {};

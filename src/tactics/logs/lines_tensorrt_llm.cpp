@@ -157,10 +157,11 @@ LineEvent read_tensorrt_llm(std::string_view message) {
     event.continues = true;
     return event;
   }
+  if (message.starts_with("Autotuning process")) event.kind = Kind::kEnd;
   for (const std::string_view known :
-       {"Autotuning process", "Generated profile", "use_cold_l2", "No tensor inputs", "Cache size",
-        "Cache contents", "The profiling_cache", "The statistics", "Successfully", "Could not",
-        "Failed to save", "Failed to load"}) {
+       {"Generated profile", "use_cold_l2", "No tensor inputs", "Cache size", "Cache contents",
+        "The profiling_cache", "The statistics", "Successfully", "Could not", "Failed to save",
+        "Failed to load"}) {
     if (message.starts_with(known)) event.kind = Kind::kNothing;
   }
   return event;

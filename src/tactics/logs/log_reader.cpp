@@ -53,6 +53,22 @@ bool is_stack_line(std::string_view text) {
          text.find("::") != std::string_view::npos;
 }
 
+// Words of which one is in every message of read_cutlass.
+bool may_be_failure(std::string_view text) {
+  return contains(text, "nitialize") || contains(text, "utlass") ||
+         contains(text, "nsupported tile") || contains(text, "shared memory but device") ||
+         contains(text, "Error Internal");
+}
+
+// Of the tactic that was chosen, where it was timed: messages about choices have no times.
+std::optional<double> time_of(const std::vector<Entry>& open, const Entry& chosen) {
+  const auto timed = std::find_if(open.rbegin(), open.rend(), [&](const Entry& entry) {
+    return entry.status == Status::kTried && entry.tactic == chosen.tactic &&
+           entry.runner == chosen.runner && entry.bucket == chosen.bucket;
+  });
+  return timed == open.rend() ? std::nullopt : timed->time_ms;
+}
+
 bool is_open_reason(ReasonClass kind) {
   return kind == ReasonClass::kNone || kind == ReasonClass::kUnknown ||
          kind == ReasonClass::kNotInitialised;
@@ -98,6 +114,7 @@ LogReader::Rank& LogReader::state_of(const std::string& rank) {
 }
 
 void LogReader::read(const LogLine& line) {
+  line_ = line.number;
   const std::size_t at = find_marker(line.text, 0);
   learn_versions(line.text, collector_);
   if (at != std::string_view::npos) {
@@ -114,10 +131,12 @@ void LogReader::read(const LogLine& line) {
     collector_.device(event->entry.device);
     event->entry.rank = rank_of(line.text);
     event->entry.line = line.number;
+    if (continuing_ > 0 && begins_message(line.text)) end_reason(state_of(event->entry.rank));
     collector_.add(std::move(event->entry));
     return;
   }
-  if (continuing_ > 0) continue_reason(line, state_of(rank_of(line.text)));
+  if (continuing_ > 0 && continue_reason(line, state_of(rank_of(line.text)))) return;
+  if (may_be_failure(line.text)) read_failure(line);
 }
 
 // A progress bar and a message may share a line.
@@ -156,6 +175,7 @@ void LogReader::read_message(const Place& place, std::string_view before,
   end_reason(rank);
   event.entry.rank = place.rank;
   event.entry.line = place.line;
+  rank.carried = has_carried_time(before);
   take(std::move(event), rank);
 }
 
@@ -189,6 +209,10 @@ void LogReader::take(LineEvent event, Rank& rank) {
     case Kind::kEntry:
       take_entry(std::move(entry), rank);
       break;
+    case Kind::kEnd:
+      flush(rank, rank.op);
+      rank.op.clear();
+      return;
     case Kind::kUnknown:
     case Kind::kNothing:
       return;
@@ -229,44 +253,110 @@ void LogReader::take_entry(Entry entry, Rank& rank) {
   const bool ends = entry.status == Status::kChosen || entry.status == Status::kDefault;
   const bool counts = entry.status == Status::kSkipped && entry.tactic.empty();
   if (counts) {
-    const auto known = std::count_if(rank.open.begin(), rank.open.end(), [](const Entry& open) {
-      return open.status == Status::kSkipped && !open.tactic.empty();
-    });
-    flush(rank, entry.op);
-    entry.tactics -= known;
-    if (entry.tactics > 0) collector_.add(std::move(entry));
+    take_counted(std::move(entry), rank);
     return;
   }
   if (ends) {
     // A lookup at run time is not the end of a search, and its operation is another one.
     const bool lookup = entry.reason.kind == ReasonClass::kUntuned;
     if (entry.op.empty()) entry.op = rank.op;
+    if (entry.status == Status::kChosen && !entry.time_ms)
+      entry.time_ms = time_of(rank.open, entry);
     flush(rank, lookup ? rank.op : entry.op);
     collector_.add(std::move(entry));
     return;
+  }
+  // The same failure, printed before the tuner caught it.
+  if (entry.status == Status::kSkipped && !rank.loose.empty() &&
+      rank.loose.back().reason.kind == entry.reason.kind && --rank.loose.back().count == 0) {
+    rank.loose.pop_back();
   }
   if (rank.open.size() >= kMostOpen) flush(rank, rank.op);
   rank.open.push_back(std::move(entry));
 }
 
-void LogReader::continue_reason(const LogLine& line, Rank& rank) {
-  if (rank.continuation == 0 || rank.open.empty()) return;
+// "Skipped 4 unsupported tactic(s) for OP": those of them that were named before count once.
+void LogReader::take_counted(Entry entry, Rank& rank) {
+  const auto known = std::count_if(rank.open.begin(), rank.open.end(), [](const Entry& open) {
+    return open.status == Status::kSkipped && !open.tactic.empty();
+  });
+  entry.tactics -= known;
+  if (entry.tactics > 0) give_reason(entry, rank);
+  flush(rank, entry.op);
+  if (entry.tactics > 0) collector_.add(std::move(entry));
+}
+
+// What the kernels printed is why the tactics were skipped, where they all printed the same. Lines
+// of kernels often lack the rank of the process.
+void LogReader::give_reason(Entry& counted, Rank& rank) {
+  Rank& source = rank.loose.empty() ? state_of("") : rank;
+  const auto first = std::find_if(source.loose.begin(), source.loose.end(),
+                                  [&](const Entry& failure) { return failure.line > rank.since; });
+  if (first == source.loose.end()) return;
+  const bool alike = std::all_of(first, source.loose.end(), [&](const Entry& failure) {
+    return failure.reason.kind == first->reason.kind;
+  });
+  if (!alike) return;
+  counted.reason = first->reason;
+  counted.line = first->line;
+  source.told_from = first->line;
+}
+
+// What stands in a tuner's count already is no failure of its own.
+void LogReader::drop_told(Rank& rank) {
+  if (rank.told_from == 0) return;
+  std::erase_if(rank.loose, [&](const Entry& failure) { return failure.line >= rank.told_from; });
+  rank.told_from = 0;
+}
+
+// A failure of a kernel without a tuner's words around it.
+void LogReader::read_failure(const LogLine& line) {
+  std::optional<LineEvent> event = read_cutlass(line.text);
+  if (!event) return;
+  learn_programs(line.text, collector_);
+  collector_.program("CUTLASS");
+  Entry& entry = event->entry;
+  entry.rank = rank_of(line.text);
+  entry.line = line.number;
+  Rank& rank = state_of(entry.rank);
+  drop_told(rank);
+  std::vector<Entry>& loose = rank.loose;
+  if (!loose.empty() && loose.back().reason.text == entry.reason.text &&
+      loose.back().runner == entry.runner) {
+    ++loose.back().count;
+  } else if (loose.size() < kMostOpen) {
+    loose.push_back(std::move(entry));
+  } else {
+    collector_.add(std::move(entry));
+  }
+}
+
+bool LogReader::continue_reason(const LogLine& line, Rank& rank) {
+  if (rank.continuation == 0 || rank.open.empty()) return false;
+  // TensorRT-LLM's exceptions begin as lines of its log do.
+  const bool thrown =
+      rank.open.back().reason.text.empty() && contains(line.text, "[TensorRT-LLM][ERROR] ");
+  if (begins_message(line.text, rank.carried) && !thrown) {
+    end_reason(rank);
+    return false;
+  }
   if (--rank.continuation == 0) --continuing_;
   Reason& reason = rank.open.back().reason;
   if (is_stack_line(line.text)) {
     // Types of operands stand in the names of functions.
     if (line.text.find("e2m1") != std::string::npos) reason.fp4 = true;
-    return;
+    return true;
   }
   Reason more = classify(line.text);
   if (more.tile && (!reason.tile || more.tile->k_in_bytes)) reason.tile = more.tile;
   if (more.fp4) reason.fp4 = true;
   const bool better = more.kind != ReasonClass::kUnknown && more.kind != reason.kind;
-  if (!is_open_reason(reason.kind) || !better) return;
+  if (!is_open_reason(reason.kind) || !better) return true;
   reason.kind = more.kind;
   reason.wanted_bytes = more.wanted_bytes;
   reason.limit_bytes = more.limit_bytes;
   reason.text = std::move(more.text);
+  return true;
 }
 
 void LogReader::flush(Rank& rank, std::string_view op) {
@@ -275,6 +365,13 @@ void LogReader::flush(Rank& rank, std::string_view op) {
     collector_.add(std::move(entry));
   }
   rank.open.clear();
+  drop_told(rank);
+  for (Entry& entry : rank.loose) {
+    entry.op = op;
+    collector_.add(std::move(entry));
+  }
+  rank.loose.clear();
+  rank.since = line_;
   end_reason(rank);
 }
 

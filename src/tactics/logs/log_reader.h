@@ -30,6 +30,11 @@ class LogReader {
     std::string op;           // what the progress bar names
     std::vector<Entry> open;  // whose operation is not known yet, or whose reason goes on
     int continuation = 0;     // lines that may still belong to the last one's reason
+    bool carried = false;     // the line of that reason has a time that any line gets
+    // Failures of kernels printed beside the tuner's messages, since the last search ended.
+    std::vector<Entry> loose;
+    std::int64_t told_from = 0;  // from this line on they are why counted tactics did not run
+    std::int64_t since = 0;      // the line with which the last search ended
   };
 
   struct Place {
@@ -42,13 +47,19 @@ class LogReader {
   void take(LineEvent event, Rank& rank);
   void take_detail(Entry entry, Rank& rank);
   void take_entry(Entry entry, Rank& rank);
-  void continue_reason(const LogLine& line, Rank& rank);
+  // Whether the line belongs to the reason of the rank's last failure.
+  bool continue_reason(const LogLine& line, Rank& rank);
+  void read_failure(const LogLine& line);
+  void take_counted(Entry entry, Rank& rank);
+  void give_reason(Entry& counted, Rank& rank);
+  void drop_told(Rank& rank);
   void end_reason(Rank& rank);
   void flush(Rank& rank, std::string_view op);
   Rank& state_of(const std::string& rank);
 
   Collector& collector_;
   std::map<std::string, Rank> ranks_;
+  std::int64_t line_ = 0;  // that is being read
   int continuing_ = 0;     // ranks whose last reason may go on
   std::string bare_rank_;  // of a prefix that stood alone on the line before
 };

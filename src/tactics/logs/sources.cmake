@@ -11,6 +11,7 @@ set(log_sources
   logs/conclude_untuned.cpp
   logs/conclusions.cpp
   logs/line_source.cpp
+  logs/lines_cutlass.cpp
   logs/lines_flashinfer.cpp
   logs/lines_tensorrt_llm.cpp
   logs/lines_triton.cpp
@@ -18,10 +19,13 @@ set(log_sources
   logs/log_reader.cpp
   logs/python_text.cpp
   logs/reasons.cpp
+  logs/tactic_count.cpp
   logs/tactic_log.cpp)
 set(log_tests
+  logs/conclude_gpus_test.cpp
   logs/conclusions_test.cpp
   logs/line_source_test.cpp
+  logs/log_reader_test.cpp
   logs/python_text_test.cpp
   logs/reasons_test.cpp
   logs/tactic_log_test.cpp)

@@ -78,9 +78,13 @@ Result<TacticLog> read_document(const Json& document, std::string_view name) {
     if (mine) return log;
   }
   return input_error(
-      "{} is JSON, but no cache of FlashInfer or TensorRT-LLM and no Triton MoE configuration; "
-      "docs/tactic_logs.md says where the programs keep theirs",
-      name);
+      "{} is JSON ({}), but no cache of FlashInfer or TensorRT-LLM and no Triton MoE "
+      "configuration; "
+      "known are objects with \"('op', 'Runner', shapes)\": [runner, tactic] or \"key\", "
+      "\"runner\", \"tactic\" (FlashInfer), with \"metadata\" and \"rank_0\" (TensorRT-LLM), and "
+      "with batch sizes that have BLOCK_SIZE_M (Triton): docs/tactic_logs.md says where the "
+      "programs keep them",
+      name, document.kind_name());
 }
 
 TacticLog read_lines(std::string_view name, LineSource::Read read) {
@@ -130,6 +134,12 @@ bool read_all(Source& source, std::string& text) {
 Result<TacticLog> read_source(Source source, std::string_view name) {
   if (const std::string fault = fault_of_head(source.head); !fault.empty()) {
     return input_error("{} {}", name, fault);
+  }
+  // A small file is whole in its head; one that is JSON is no log, whatever it begins with.
+  const bool small = source.head.size() < kHead;
+  if (!begins_as_json(source.head) && small) {
+    const Result<Json> document = Json::parse(trim(without_mark(source.head)), name);
+    if (document.ok()) return read_document(*document, name);
   }
   if (!begins_as_json(source.head)) {
     return read_lines(name, read_both(without_mark(source.head), std::move(source.rest)));
