@@ -306,9 +306,10 @@ Result<CudaBenchReport> run_cuda_bench(const CudaBenchRequest& request,
   // Every key that the run needs is asked for before anything is measured.
   std::optional<tune::TuningTable> tuning;
   if (tuning_file) {
+    NIBBLE_ASSIGN_OR_RETURN(tune::TuningSite here, cuda_tuning_site(gpu.info()));
     NIBBLE_ASSIGN_OR_RETURN(tuning,
                             tuning_of_layers(*std::move(tuning_file), request.tuning_file.string(),
-                                             cuda_tuning_site(gpu.info()), request.shapes));
+                                             std::move(here), request.shapes));
   }
   NIBBLE_ASSIGN_OR_RETURN(report.compiler, cuda::compiler());
   NIBBLE_ASSIGN_OR_RETURN(const CudaProbes probes, CudaProbes::load(gpu));

@@ -122,7 +122,13 @@ class CudaLayerRig : public CudaLayerFrame<W4A16Family>, public LayerTrials {
     return {};
   }
 
+  Result<> spoil() override {
+    NIBBLE_RETURN_IF_ERROR(workspace_->poison());
+    return y_.fill(0xff);
+  }
+
   Result<LayerError> measure_error(cuda::Stream& stream) override {
+    NIBBLE_RETURN_IF_ERROR(spoil());
     NIBBLE_RETURN_IF_ERROR(check_routing(stream));
     LayerError largest;
     for (const std::int64_t part : {0, 1, 2, 3}) {

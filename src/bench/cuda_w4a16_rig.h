@@ -48,6 +48,9 @@ class LayerTrials {
   virtual const CudaMoeTactics& tactics() const = 0;  // in use
   // Compiles and loads them, unless they were in use since begin().
   virtual Result<> use(const CudaMoeTactics& tactics) = 0;
+  // Makes y and all that a call writes on its way no numbers: what a later run leaves out shows,
+  // though an earlier one had written it right.
+  virtual Result<> spoil() = 0;
   // The routing's tables, and four tokens of the whole layer.
   virtual Result<LayerError> measure_error(cuda::Stream& stream) = 0;
   virtual int copies() const = 0;

@@ -100,6 +100,7 @@ class CudaTuner final : public tune::TuneBackend {
       return trials_->enqueue(LayerPart::kLayer, 0, stream);
     }));
     for (int replay = 0; replay < repeats; ++replay) {
+      NIBBLE_RETURN_IF_ERROR(trials_->spoil());
       NIBBLE_RETURN_IF_ERROR(graph.launch(stream));
       NIBBLE_RETURN_IF_ERROR(stream.synchronize());
       NIBBLE_ASSIGN_OR_RETURN(const std::vector<std::uint16_t> y, trials_->output());
@@ -260,13 +261,13 @@ std::string device_code_version() {
   return hash.hex().substr(0, kDigits);
 }
 
-tune::TuningSite cuda_tuning_site(const cuda::DeviceInfo& info) {
-  const Result<const cuda::Driver*> driver = cuda::Driver::get();
-  const int version = driver.ok() ? (*driver)->version() : 0;
-  return {.device = info.name,
-          .units = info.sms,
-          .driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10),
-          .kernel_version = device_code_version()};
+Result<tune::TuningSite> cuda_tuning_site(const cuda::DeviceInfo& info) {
+  NIBBLE_ASSIGN_OR_RETURN(const cuda::Driver* const driver, cuda::Driver::get());
+  const int version = driver->version();
+  return tune::TuningSite{.device = info.name,
+                          .units = info.sms,
+                          .driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10),
+                          .kernel_version = device_code_version()};
 }
 
 Result<tune::TuningSite> cuda_tuning_site(int ordinal) {

@@ -30,7 +30,7 @@ Result<tune::WorkerService> make_cuda_tuner(const CudaTuneSetup& setup);
 
 // What choices of a GPU hold for: its name and SMs, the driver, and device_code_version().
 Result<tune::TuningSite> cuda_tuning_site(int ordinal);
-tune::TuningSite cuda_tuning_site(const cuda::DeviceInfo& info);
+Result<tune::TuningSite> cuda_tuning_site(const cuda::DeviceInfo& info);
 // Twelve digits of the SHA-256 of all device code of the kernels: another text may be another
 // speed, and other bits.
 std::string device_code_version();
