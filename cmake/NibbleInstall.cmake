@@ -52,6 +52,8 @@ add_custom_target(nibble_generated ALL DEPENDS ${generated_files})
 # The prefix follows the place of the file itself, so that an installed tree may be moved.
 set(include_directory "${CMAKE_INSTALL_INCLUDEDIR}/nibble-${api_version}")
 set(pkgconfig_directory "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+# No "Requires: fmt": pkg-config would ask programs in C for it too, of Requires.private as well. In
+# C++ our headers take fmt's as they are, without its library; libnibble.a needs that.
 file(RELATIVE_PATH prefix_from_pkgconfig "/${pkgconfig_directory}" "/")
 string(REGEX REPLACE "/$" "" prefix_from_pkgconfig "${prefix_from_pkgconfig}")
 file(CONFIGURE OUTPUT "${generated}/nibble.pc" @ONLY CONTENT
@@ -62,10 +64,9 @@ includedir=\${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
 Name: nibble
 Description: @PROJECT_DESCRIPTION@ (C99 and C++20)
 Version: @PROJECT_VERSION@
-Requires: fmt
-Cflags: -I\${includedir} -I\${includedir}/nibble-@api_version@
+Cflags: -I\${includedir} -I\${includedir}/nibble-@api_version@ -DFMT_HEADER_ONLY
 Libs: -L\${libdir} -lnibble
-Libs.private: -lpcre2-8 -lutf8proc -lssl -lcrypto -lstdc++ -lm -ldl -pthread
+Libs.private: -lfmt -lpcre2-8 -lutf8proc -lssl -lcrypto -lstdc++ -lm -ldl -pthread
 ")
 
 install(TARGETS nibble nibble_shared nibble_static)

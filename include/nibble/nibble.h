@@ -10,7 +10,7 @@
  * Rules of every call (docs/c_api.md):
  * - It returns NIBBLE_OK or what went wrong; nibble_last_error() has the sentence.
  * - A struct begins with its size. Fields that are zero take their defaults, so that a struct may
- *   grow: set all of it to zero first.
+ *   grow: set all of it to zero first. A size that ends inside of a field is refused.
  * - `stream` is a CUstream (cudaStream_t), NULL the default one. A call with a stream enqueues: it
  *   neither allocates memory of the GPU nor waits, and may be captured into a graph.
  * - Matrices are row-major. 4-bit codes: two in a byte, the even column in the low nibble. Block
@@ -46,7 +46,8 @@ typedef enum nibble_status {
   NIBBLE_INVALID_ARGUMENT = 1, /* a pointer, size or format that the call does not take */
   NIBBLE_NO_DEVICE = 2,        /* no driver, or no GPU of that number */
   NIBBLE_OUT_OF_MEMORY = 3,    /* of the host */
-  NIBBLE_RUN_FAILED = 4,       /* the driver, the compiler or the GPU refused */
+  NIBBLE_RUN_FAILED = 4,       /* the driver, the compiler, the GPU or the system refused; or the
+                                * numbers between two products leave what is held */
   NIBBLE_INTERNAL = 5,         /* a mistake of the library's own */
   NIBBLE_BAD_TUNING = 6        /* a tuning file that cannot be read, or is of no use here */
 } nibble_status;
@@ -81,7 +82,11 @@ typedef struct nibble_device nibble_device; /* a GPU, or threads of the CPU */
  * use too. The context that is current in the calling thread stays so. */
 NIBBLE_API nibble_status nibble_device_open(int32_t ordinal, nibble_device** device);
 /* `threads` threads of the CPU, the caller not among them; 0: as many as it may use. Work of
- * several callers is done one after the other. */
+ * several callers is done one after the other. NIBBLE_RUN_FAILED where the system does not give so
+ * many threads.
+ *
+ * A forked process has none of them: there, calls that work on this device are refused
+ * (NIBBLE_INVALID_ARGUMENT), objects may be destroyed, and a device must be opened anew. */
 NIBBLE_API nibble_status nibble_cpu_open(int32_t threads, nibble_device** device);
 NIBBLE_API void nibble_device_close(nibble_device* device);
 
@@ -124,9 +129,9 @@ typedef struct nibble_fp4_gemm_desc {
   int32_t out_dtype;     /* NIBBLE_BF16, NIBBLE_FP16 or NIBBLE_FP32 */
   int32_t experts;       /* matrices; 0: one */
   int64_t n;             /* rows of b */
-  int64_t k;             /* columns: a multiple of 16 (NVFP4) or 32 (MXFP4) */
+  int64_t k;             /* columns: a multiple of 16 (NVFP4) or 32 (MXFP4); to 2^24 */
   int64_t expected_rows; /* rows of a that the largest expert has usually; 0: 16. Any number works,
-                          * this one is planned for. */
+                          * this one is planned for; the CPU plans nothing. */
 } nibble_fp4_gemm_desc;
 
 /* The arguments of cutlass_scaled_fp4_mm and cutlass_fp4_moe_mm. Addresses of the GPU. */
@@ -175,6 +180,14 @@ NIBBLE_API nibble_status nibble_fp4_gemm_describe(const nibble_fp4_gemm* plan,
                                                   nibble_fp4_gemm_info* info);
 
 /* ---- The same on the CPU, weights packed once --------------------------------------------------
+ *
+ * Right within a range, and refused outside of it (docs/c_api.md has where it comes from):
+ * - a: finite, magnitudes to 2^85; of 64 neighbours (columns 64 i .. 64 i + 63 of a row) all zero,
+ *   or the largest 2^-100 or more. Of NIBBLE_FP4 neighbours are those of one scale.
+ * - b: the scales of a row, where codes are not all zero, within 2^48 of its largest, as all of
+ *   NVFP4's are. Where that lies in [2^s, 2^(s + 1)), alpha * 2^(s - 14) is held by fp32 exactly
+ *   (of NVFP4, s is -6 at least): with NVFP4, of every alpha of magnitude 2^-106 and more.
+ * Results that fp32 does not hold are infinite, as in any product.
  */
 
 typedef struct nibble_cpu_gemm_weights {
@@ -189,7 +202,8 @@ typedef struct nibble_cpu_gemm_args {
   uint32_t size;
   int32_t a_dtype; /* nibble_dtype */
   int64_t rows;
-  const void* a;                 /* [rows, k], or of NIBBLE_FP4 [rows, k / 2] */
+  const void* a;                 /* [rows, k] at a multiple of its type's bytes, as out is; or of
+                                  * NIBBLE_FP4 [rows, k / 2] */
   const void* block_scale_a;     /* of NIBBLE_FP4: 128x4, in the plan's format */
   void* out;                     /* [rows, n] in out_dtype */
   const int32_t* expert_offsets; /* as above */
@@ -204,8 +218,10 @@ NIBBLE_API nibble_status nibble_cpu_gemm_create(nibble_device* device,
                                                 const nibble_cpu_gemm_weights* weights,
                                                 nibble_cpu_gemm** gemm);
 NIBBLE_API void nibble_cpu_gemm_destroy(nibble_cpu_gemm* gemm);
-/* Done when it returns. Weights are exact; of a, bf16 keeps 2^-14 and the others 2^-15 of the
- * largest of 64 neighbours, and sums of 64 are exact. */
+/* Done when it returns. Weights are exact, and so is a of NIBBLE_FP4: its result is the GPU's but
+ * for the order of sums. Of other types of a, bf16 keeps 2^-14 and the others 2^-15 of the largest
+ * of 64 neighbours. Sums of 64 are exact, and rounded to fp32 as they are added up. Where codes
+ * need it, a row takes up to four times as long. */
 NIBBLE_API nibble_status nibble_cpu_gemm_run(const nibble_cpu_gemm* gemm,
                                              const nibble_cpu_gemm_args* args);
 
@@ -296,7 +312,14 @@ NIBBLE_API nibble_status nibble_moe_workspace_create(const nibble_moe* moe, int6
                                                      nibble_moe_workspace** workspace);
 NIBBLE_API void nibble_moe_workspace_destroy(nibble_moe_workspace* workspace);
 /* On the CPU `stream` is NULL and the layer done when the call returns. On a GPU both top-k
- * tables begin at multiples of 4 bytes, hidden_states, shared and out of 16. */
+ * tables begin at multiples of 4 bytes, hidden_states, shared and out of 16; on the CPU those of
+ * their type's bytes.
+ *
+ * On the CPU hidden_states and the activations between the products have the range of a of
+ * nibble_cpu_gemm_run(), and w13 and w2 that of b; with NIBBLE_OPERAND_FP4 neighbours are a whole
+ * row, and input scales 2^-112 or more. topk_weights and shared are finite. A call that is refused
+ * for what it was given returns NIBBLE_INVALID_ARGUMENT, for the activations or for sums that leave
+ * fp32 NIBBLE_RUN_FAILED; it leaves out as it was. */
 NIBBLE_API nibble_status nibble_moe_run(const nibble_moe* moe, nibble_moe_workspace* workspace,
                                         const nibble_moe_args* args, void* stream);
 /* Choices left out since the workspace was made. Waits for all work of the GPU. */

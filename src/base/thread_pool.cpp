@@ -85,11 +85,16 @@ ThreadPool::ThreadPool(int threads) {
   NIBBLE_CHECK(threads >= 1 && threads <= kMostThreads);
   const std::vector<int> processors = usable_processors();
   const bool bound = static_cast<std::size_t>(threads) <= processors.size();
-  for (int thread = 1; thread < threads; ++thread) {
-    workers_.emplace_back([this, thread] { serve(thread); });
-    if (bound) {
-      bind(workers_.back().native_handle(), {processors[static_cast<std::size_t>(thread)]});
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      workers_.emplace_back([this, thread] { serve(thread); });
+      if (bound) {
+        bind(workers_.back().native_handle(), {processors[static_cast<std::size_t>(thread)]});
+      }
     }
+  } catch (...) {  // a thread that is dropped before it is joined would end the process
+    end_workers();
+    throw;
   }
   if (bound && threads > 1) {
     processors_ = processors;
@@ -98,11 +103,15 @@ ThreadPool::ThreadPool(int threads) {
 }
 
 ThreadPool::~ThreadPool() {
+  end_workers();
+  if (!processors_.empty()) bind(::pthread_self(), processors_);
+}
+
+void ThreadPool::end_workers() {
   stopping_ = true;
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   for (std::thread& worker : workers_) worker.join();
-  if (!processors_.empty()) bind(::pthread_self(), processors_);
 }
 
 // A worker begins a section at most once, and only while it is open: behind that, `work` is gone.

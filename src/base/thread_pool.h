@@ -26,7 +26,7 @@ class ThreadPool {
   // The calling thread and `threads` - 1 workers. While there are as many processors as threads,
   // each is bound to its own, the calling thread too: two on one processor would take twice as long
   // until the system notices. The pool must end in the thread that made it, which then may run
-  // everywhere again.
+  // everywhere again. Throws std::system_error where the system gives no more threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -66,6 +66,7 @@ class ThreadPool {
  private:
   void run_section(const std::function<void(int)>& work, bool all);
   void serve(int thread);
+  void end_workers();
   bool enter(std::uint32_t& last);
 
   std::vector<std::thread> workers_;

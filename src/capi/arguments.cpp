@@ -53,12 +53,20 @@ Result<> check_offsets(std::span<const std::int32_t> offsets, std::int64_t rows)
   return {};
 }
 
-Result<> check_struct_size(std::string_view name, std::uint32_t size) {
+Result<> check_struct_size(std::string_view name, std::uint32_t size,
+                           std::span<const StructField> fields) {
   constexpr std::uint32_t kLeast = 8;
   constexpr std::uint32_t kMost = 4096;
-  if (size >= kLeast && size <= kMost) return {};
-  return input_error("{}->size is {}; set it to the size of the struct, and all else to zero first",
-                     name, size);
+  if (size < kLeast || size > kMost) {
+    return input_error(
+        "{}->size is {}; set it to the size of the struct, and all else to zero first", name, size);
+  }
+  const StructField* const cut = field_cut_by(fields, size);
+  if (cut == nullptr) return {};
+  return input_error(
+      "{}->size is {}, which ends inside of {} (bytes {} to {}); set it to the "
+      "size of the struct",
+      name, size, cut->name, cut->begin, cut->end - 1);
 }
 
 Result<> check_unknown_fields(std::string_view name, std::span<const std::byte> rest) {

@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "base/result.h"
+#include "capi/struct_fields.h"
 #include "formats/format.h"
 
 namespace nibble::capi {
@@ -39,7 +40,10 @@ Result<Format> format_of(std::int32_t format);
 // experts + 1 offsets ascending from 0 to `rows`, on the host.
 Result<> check_offsets(std::span<const std::int32_t> offsets, std::int64_t rows);
 
-Result<> check_struct_size(std::string_view name, std::uint32_t size);
+// That a struct of `fields` may be of so many bytes: those of an older or newer header end between
+// two fields.
+Result<> check_struct_size(std::string_view name, std::uint32_t size,
+                           std::span<const StructField> fields);
 // What lies behind the fields that this library knows.
 Result<> check_unknown_fields(std::string_view name, std::span<const std::byte> rest);
 
@@ -51,7 +55,7 @@ Result<T> read_struct(const T* given, std::string_view name) {
   static_assert(offsetof(T, size) == 0);
   NIBBLE_RETURN_IF_ERROR(check_pointer(name, given, alignof(T)));
   const std::size_t size = given->size;
-  NIBBLE_RETURN_IF_ERROR(check_struct_size(name, given->size));
+  NIBBLE_RETURN_IF_ERROR(check_struct_size(name, given->size, FieldsOf<T>::kAll));
   const auto* const bytes = reinterpret_cast<const std::byte*>(given);
   if (size > sizeof(T)) {
     NIBBLE_RETURN_IF_ERROR(check_unknown_fields(name, std::span(bytes, size).subspan(sizeof(T))));
@@ -66,7 +70,7 @@ template <class T>
 Result<> write_struct(T* given, const T& filled, std::string_view name) {
   NIBBLE_RETURN_IF_ERROR(check_pointer(name, given, alignof(T)));
   const std::uint32_t size = given->size;
-  NIBBLE_RETURN_IF_ERROR(check_struct_size(name, size));
+  NIBBLE_RETURN_IF_ERROR(check_struct_size(name, size, FieldsOf<T>::kAll));
   std::memcpy(given, &filled, std::min<std::size_t>(size, sizeof(T)));
   given->size = size;
   return {};

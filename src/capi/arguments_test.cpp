@@ -92,6 +92,34 @@ TEST(Capi, StructsWithoutASizeAreRefused) {
   EXPECT_EQ(read_struct<nibble_moe_desc>(nullptr, "desc").error().message, "desc is null");
 }
 
+// By offsets that are written out: 4-byte fields to 16, 8-byte ones behind.
+TEST(Capi, ASizeThatCutsAFieldIsRefused) {
+  auto weights = sized<nibble_cpu_gemm_weights>();
+  for (std::uint32_t size = 8; size <= sizeof(weights); ++size) {
+    weights.size = size;
+    EXPECT_EQ(read_struct(&weights, "weights").ok(), size % 8 == 0) << size;
+    auto filled = sized<nibble_cpu_gemm_weights>();
+    EXPECT_EQ(write_struct(&weights, filled, "weights").ok(), size % 8 == 0) << size;
+  }
+  auto desc = sized<nibble_fp4_gemm_desc>();
+  for (std::uint32_t size = 8; size <= sizeof(desc); ++size) {
+    desc.size = size;
+    EXPECT_EQ(read_struct(&desc, "desc").ok(), size % (size < 16 ? 4 : 8) == 0) << size;
+  }
+  // A text is whole or not there; the 4 bytes of padding before memory_bytes are no field.
+  auto info = sized<nibble_device_info>();
+  for (std::uint32_t size = 28; size <= sizeof(info); ++size) {
+    info.size = size;
+    const bool whole =
+        size == 28 || size == 28 + 128 || (size >= 172 && size <= 176) || size == 184;
+    EXPECT_EQ(read_struct(&info, "info").ok(), whole) << size;
+  }
+  info.size = 100;
+  EXPECT_EQ(read_struct(&info, "info").error().message,
+            "info->size is 100, which ends inside of name (bytes 28 to 155); set it to the size of "
+            "the struct");
+}
+
 TEST(Capi, InfoOfAShorterStructIsCutThere) {
   struct Room {
     nibble_moe_info info;

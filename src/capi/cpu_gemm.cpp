@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "capi/arguments.h"
+#include "capi/cpu_range.h"
+#include "capi/cpu_rows.h"
 #include "capi/elements.h"
 #include "capi/error.h"
 #include "capi/handles.h"
 #include "capi/moe_weights.h"
+#include "formats/quantize.h"
 #include "kernels/gemm/gemm.h"
 
 struct nibble_cpu_gemm {
@@ -21,28 +24,42 @@ struct nibble_cpu_gemm {
 namespace nibble::capi {
 namespace {
 
+// Of codes a row may become four (cpu_rows.h).
 constexpr std::int64_t kMostCpuRows = kMostSide;
+
+Result<> check_desc(const nibble_fp4_gemm_desc& desc, Format format) {
+  NIBBLE_RETURN_IF_ERROR(check_float_dtype("out_dtype", desc.out_dtype));
+  NIBBLE_RETURN_IF_ERROR(check_range("experts", desc.experts, 0, kMostExpertsGiven));
+  NIBBLE_RETURN_IF_ERROR(check_range("expected_rows", desc.expected_rows, 0,
+                                     std::numeric_limits<std::int32_t>::max()));
+  NIBBLE_RETURN_IF_ERROR(check_range("n", desc.n, 1, kMostSide));
+  const std::int64_t block = format == Format::kMxfp4 ? kMxfp4Block : kNvfp4Block;
+  if (desc.k >= 1 && desc.k <= kMostSide && desc.k % block == 0) return {};
+  return input_error("k is {}; give a multiple of {} ({}) to {}", desc.k, block, to_string(format),
+                     kMostSide);
+}
 
 Result<std::unique_ptr<nibble_cpu_gemm>> pack(const std::shared_ptr<DeviceState>& state,
                                               const nibble_fp4_gemm_desc& desc,
                                               const nibble_cpu_gemm_weights& given) {
   NIBBLE_ASSIGN_OR_RETURN(const Format format, format_of(desc.format));
-  NIBBLE_RETURN_IF_ERROR(check_float_dtype("out_dtype", desc.out_dtype));
-  NIBBLE_RETURN_IF_ERROR(check_range("experts", desc.experts, 0, kMostExpertsGiven));
-  const GivenMatrices matrices{.name = "b",
-                               .format = format,
-                               .experts = desc.experts > 0 ? desc.experts : 1,
-                               .rows = desc.n,
-                               .columns = desc.k,
-                               .scale_layout = given.scale_layout,
-                               .codes = given.b,
-                               .scales = given.block_scale_b,
-                               .factors = given.alpha};
+  NIBBLE_RETURN_IF_ERROR(check_desc(desc, format));
+  const GivenMatrices matrices{
+      .names = {.codes = "b", .scales = "block_scale_b", .factors = "alpha"},
+      .format = format,
+      .experts = desc.experts > 0 ? desc.experts : 1,
+      .rows = desc.n,
+      .columns = desc.k,
+      .scale_layout = given.scale_layout,
+      .codes = given.b,
+      .scales = given.block_scale_b,
+      .factors = given.alpha};
   NIBBLE_ASSIGN_OR_RETURN(const HostMatrices host, HostMatrices::read(matrices, nullptr));
   Result<PackedWeights> packed = input_error("not packed");
-  state->cpu->run(
-      [&](ThreadPool& pool) { packed = PackedWeights::pack(host.views(), best_isa(), pool); });
+  NIBBLE_RETURN_IF_ERROR(state->cpu->run(
+      [&](ThreadPool& pool) { packed = PackedWeights::pack(host.views(), best_isa(), pool); }));
   if (!packed.ok()) return packed.error().within("b");
+  NIBBLE_RETURN_IF_ERROR(check_weights_held("b", host.views()));
   return std::make_unique<nibble_cpu_gemm>(
       nibble_cpu_gemm{state, std::move(*packed), desc.out_dtype});
 }
@@ -63,35 +80,29 @@ Result<std::vector<std::int32_t>> offsets_of(const nibble_cpu_gemm_args& args,
   return offsets;
 }
 
-// a in fp32.
-Result<std::vector<float>> rows_of(const nibble_cpu_gemm_args& args, const PackedWeights& weights,
-                                   std::span<const std::int32_t> offsets) {
+// a as fp32 rows, checked.
+Result<CpuRows> rows_of(const nibble_cpu_gemm_args& args, const PackedWeights& weights,
+                        std::span<const std::int32_t> offsets) {
   NIBBLE_RETURN_IF_ERROR(check_given(args.a, "a"));
-  const std::int64_t columns = weights.columns();
-  if (args.a_dtype != NIBBLE_FP4) {
+  GivenRows given{.dtype = args.a_dtype,
+                  .a = args.a,
+                  .columns = weights.columns(),
+                  .offsets = offsets,
+                  .sf_offsets = args.sf_offsets};
+  if (args.a_dtype == NIBBLE_FP4) {
+    NIBBLE_RETURN_IF_ERROR(check_given(args.block_scale_a, "block_scale_a"));
+    NIBBLE_RETURN_IF_ERROR(check_alignment("sf_offsets", args.sf_offsets, alignof(std::int32_t)));
+    given.coded = {.format = weights.format(),
+                   .columns = weights.columns(),
+                   .codes = static_cast<const std::uint8_t*>(args.a),
+                   .scales = static_cast<const std::uint8_t*>(args.block_scale_a)};
+  } else {
     if (!check_float_dtype("a_dtype", args.a_dtype).ok()) {
       return input_error("a_dtype is {}; give one of nibble_dtype", args.a_dtype);
     }
-    return widened(args.a, args.a_dtype, args.rows * columns);
+    NIBBLE_RETURN_IF_ERROR(check_alignment("a", args.a, bytes_of_dtype(args.a_dtype)));
   }
-  NIBBLE_RETURN_IF_ERROR(check_given(args.block_scale_a, "block_scale_a"));
-  NIBBLE_RETURN_IF_ERROR(check_alignment("sf_offsets", args.sf_offsets, alignof(std::int32_t)));
-  const CodedRows coded{.format = weights.format(),
-                        .columns = columns,
-                        .codes = static_cast<const std::uint8_t*>(args.a),
-                        .scales = static_cast<const std::uint8_t*>(args.block_scale_a)};
-  std::vector<float> rows(static_cast<std::size_t>(args.rows * columns));
-  for (std::size_t expert = 0; expert + 1 < offsets.size(); ++expert) {
-    const std::int64_t begin = offsets[expert];
-    const std::int64_t scale_begin = args.sf_offsets != nullptr ? args.sf_offsets[expert] : begin;
-    if (scale_begin < 0) return input_error("sf_offsets[{}] is {}", expert, scale_begin);
-    for (std::int64_t row = begin; row < offsets[expert + 1]; ++row) {
-      const auto first = static_cast<std::size_t>(row * columns);
-      decode_row(coded, row, scale_begin + row - begin,
-                 std::span(rows).subspan(first, static_cast<std::size_t>(columns)));
-    }
-  }
-  return rows;
+  return CpuRows::read(given);
 }
 
 Result<> multiply(const nibble_cpu_gemm& gemm_plan, const nibble_cpu_gemm_args& args) {
@@ -101,24 +112,27 @@ Result<> multiply(const nibble_cpu_gemm& gemm_plan, const nibble_cpu_gemm_args& 
   NIBBLE_RETURN_IF_ERROR(check_pointer("out", args.out, bytes_of_dtype(gemm_plan.out_dtype)));
   NIBBLE_ASSIGN_OR_RETURN(const std::vector<std::int32_t> offsets,
                           offsets_of(args, weights.experts()));
-  NIBBLE_ASSIGN_OR_RETURN(const std::vector<float> x, rows_of(args, weights, offsets));
+  NIBBLE_RETURN_IF_ERROR(gemm_plan.device->cpu->check_process());
+  NIBBLE_ASSIGN_OR_RETURN(const CpuRows rows, rows_of(args, weights, offsets));
   const Format held = args.a_dtype == NIBBLE_BF16 ? Format::kBf16 : Format::kFp32;
-  NIBBLE_ASSIGN_OR_RETURN(
-      PackedActivations packed,
-      PackedActivations::make(args.rows, weights.columns(), held, weights.isa(), weights.format()));
-  std::vector<std::int32_t> row_of(static_cast<std::size_t>(args.rows));
+  NIBBLE_ASSIGN_OR_RETURN(PackedActivations packed,
+                          PackedActivations::make(rows.parts(), weights.columns(), held,
+                                                  weights.isa(), weights.format()));
+  std::vector<std::int32_t> row_of(static_cast<std::size_t>(rows.parts()));
   std::iota(row_of.begin(), row_of.end(), 0);
-  std::vector<float> output(static_cast<std::size_t>(args.rows * weights.rows()));
-  gemm_plan.device->cpu->run([&](ThreadPool& pool) {
-    packed.quantize(x, pool);
+  std::vector<float> output(static_cast<std::size_t>(rows.parts() * weights.rows()));
+  NIBBLE_RETURN_IF_ERROR(gemm_plan.device->cpu->run([&](ThreadPool& pool) {
+    packed.quantize(rows.x(), pool);
     gemm({.weights = weights,
           .activations = packed,
-          .offsets = offsets,
+          .offsets = rows.offsets(),
           .row_of = row_of,
           .output = output},
          pool);
-  });
-  narrow(output, gemm_plan.out_dtype, args.out);
+  }));
+  NIBBLE_RETURN_IF_ERROR(rows.add_parts(output, weights.rows()));
+  const auto values = static_cast<std::size_t>(args.rows * weights.rows());
+  narrow(std::span(output).first(values), gemm_plan.out_dtype, args.out);
   return {};
 }
 

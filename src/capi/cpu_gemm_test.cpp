@@ -40,7 +40,8 @@ class CapiCpuGemm : public testing::Test {
     return gemm;
   }
 
-  // a of codes: held to 2^-15 of the largest of 64 neighbours.
+  // a of codes, with scales that lie near each other; cpu_range_test.cpp has others, and a closer
+  // bound.
   void expect_right(const GroupedCase& what, std::uint8_t padding) {
     const GroupedFp4 product(what, padding);
     nibble_cpu_gemm* const gemm = make(product, NIBBLE_FP32);
@@ -171,8 +172,19 @@ TEST_F(CapiCpuGemm, WhatCreateRefuses) {
             "out_dtype is 3; give NIBBLE_BF16 (0), NIBBLE_FP16 (1) or NIBBLE_FP32 (2)");
   wrong = desc;
   wrong.k = 33;
-  EXPECT_EQ(refusal(wrong, weights),
-            "b is of 8 x 33; give 1 to 16777216 rows and an even number of columns to 16777216");
+  EXPECT_EQ(refusal(wrong, weights), "k is 33; give a multiple of 16 (nvfp4) to 16777216");
+  wrong = desc;
+  wrong.k = 8;
+  EXPECT_EQ(refusal(wrong, weights), "k is 8; give a multiple of 16 (nvfp4) to 16777216");
+  wrong.format = NIBBLE_MXFP4;
+  wrong.k = 48;
+  EXPECT_EQ(refusal(wrong, weights), "k is 48; give a multiple of 32 (mxfp4) to 16777216");
+  wrong = desc;
+  wrong.n = 0;
+  EXPECT_EQ(refusal(wrong, weights), "n is 0; give 1 to 16777216");
+  wrong = desc;
+  wrong.expected_rows = -3;
+  EXPECT_EQ(refusal(wrong, weights), "expected_rows is -3; give 0 to 2147483647");
   wrong = desc;
   wrong.experts = -1;
   EXPECT_EQ(refusal(wrong, weights), "experts is -1; give 0 to 65536");
@@ -181,11 +193,24 @@ TEST_F(CapiCpuGemm, WhatCreateRefuses) {
   EXPECT_EQ(refusal(desc, missing), "b is null");
   missing = weights;
   missing.block_scale_b = nullptr;
-  EXPECT_EQ(refusal(desc, missing), "the scales of b is null");
+  EXPECT_EQ(refusal(desc, missing), "block_scale_b is null");
   missing = weights;
   missing.scale_layout = 9;
   EXPECT_EQ(refusal(desc, missing),
             "scale_layout is 9; give NIBBLE_SCALES_ROW_MAJOR (0) or NIBBLE_SCALES_128X4 (1)");
+  missing = weights;
+  missing.alpha =
+      reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(product.alpha.data()) + 1);
+  EXPECT_NE(refusal(desc, missing).find("alpha is at 0x"), std::string::npos);
+  const float infinite = INFINITY;
+  missing.alpha = &infinite;
+  EXPECT_EQ(refusal(desc, missing), "alpha of expert 0 is inf; give a finite number");
+  missing = weights;
+  missing.size = 12;  // half of an address
+  EXPECT_EQ(
+      refusal(desc, missing),
+      "weights->size is 12, which ends inside of b (bytes 8 to 15); set it to the size of the "
+      "struct");
   auto nan = product.b_scales;
   nan[0] = 0x7f;
   missing = weights;
@@ -231,6 +256,9 @@ TEST_F(CapiCpuGemm, WhatRunRefuses) {
   wrong = args;
   wrong.out = reinterpret_cast<std::byte*>(out.data()) + 2;
   EXPECT_NE(refusal(wrong).find("no multiple of 4 bytes"), std::string::npos);
+  wrong = args;
+  wrong.a = reinterpret_cast<const std::byte*>(x.data()) + 2;
+  EXPECT_NE(refusal(wrong).find("a is at 0x"), std::string::npos);
   wrong = args;
   wrong.a_dtype = 4;
   EXPECT_EQ(refusal(wrong), "a_dtype is 4; give one of nibble_dtype");

@@ -1,4 +1,5 @@
 // A layer of experts on the CPU through the C API, against double precision.
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
@@ -154,7 +155,21 @@ TEST_F(CapiCpuMoe, WhatCreateRefuses) {
   factors[4] = NAN;
   missing = weights;
   missing.w2_factor = factors.data();
-  EXPECT_EQ(refusal(desc, missing), "the factor of w2's expert 4 is nan");
+  EXPECT_EQ(refusal(desc, missing), "w2_factor of expert 4 is nan; give a finite number");
+  auto both = input.w13_factor;
+  both[3] = INFINITY;
+  missing = weights;
+  missing.w13_factor = both.data();
+  EXPECT_EQ(refusal(desc, missing),
+            "w13_factor of expert 1, up rows, is inf; give a finite number");
+  missing = weights;
+  missing.w13_scale = nullptr;
+  EXPECT_EQ(refusal(desc, missing), "w13_scale is null");
+  std::vector<float> bias(static_cast<std::size_t>(kSmall.experts * kSmall.hidden));
+  bias[2 * static_cast<std::size_t>(kSmall.hidden) + 7] = NAN;
+  missing = weights;
+  missing.w2_bias = bias.data();
+  EXPECT_EQ(refusal(desc, missing), "w2_bias of expert 2, row 7 is nan; give a finite number");
   wrong = desc;
   wrong.operand = 2;
   EXPECT_EQ(refusal(wrong, weights), "operand is 2; give 0 to 1");
@@ -210,6 +225,68 @@ TEST_F(CapiCpuMoe, WhatRunRefuses) {
   EXPECT_CALL_OK(nibble_moe_dropped_choices(workspace_, &dropped));
   EXPECT_EQ(dropped, 0);
   drop();
+}
+
+// As of the GEMM (cpu_range_test.cpp), and what lies between the products.
+TEST_F(CapiCpuMoe, WhatTheKernelsDoNotHoldIsRefused) {
+  MoeInput input(kSmall);
+  make(input, NIBBLE_FP32);
+  std::vector<float> out;
+  const auto refusal = [&](nibble_status status) {
+    const auto args = args_of(input, out);
+    EXPECT_EQ(nibble_moe_run(moe_, workspace_, &args, nullptr), status);
+    EXPECT_TRUE(std::isnan(out.front())) << "written, and refused";
+    return std::string(nibble_last_error());
+  };
+  const std::vector<float> x = input.x;
+  input.x[100] = INFINITY;
+  EXPECT_EQ(refusal(NIBBLE_INVALID_ARGUMENT),
+            "hidden_states[1, 4] is inf; the CPU multiplies finite numbers");
+  input.x[100] = -0x1p100F;
+  EXPECT_EQ(refusal(NIBBLE_INVALID_ARGUMENT),
+            "hidden_states[1, 4] is -1.2676506e+30; the CPU takes magnitudes to 2^85 "
+            "(3.8685626e+25)");
+  input.x = x;
+  std::fill_n(input.x.begin(), 64, 0x1p-120F);
+  EXPECT_NE(refusal(NIBBLE_INVALID_ARGUMENT).find("hidden_states[0, 0] is 7.52"),
+            std::string::npos);
+  // silu(gate) * up of 2^60 and 2^60 and more is beyond 2^85, and of 2^-60 below 2^-100.
+  for (const float scale : {0x1p60F, 0x1p-60F}) {
+    input.x = x;
+    for (float& value : input.x) value *= scale;
+    const std::string said = refusal(NIBBLE_RUN_FAILED);
+    EXPECT_EQ(said.rfind("the activation of token ", 0), 0U) << said;
+    EXPECT_NE(said.find(scale > 1 ? "takes magnitudes to 2^85" : "a largest of 2^-100"),
+              std::string::npos)
+        << said;
+  }
+  input.x = x;
+  input.weights[3] = NAN;
+  EXPECT_EQ(refusal(NIBBLE_INVALID_ARGUMENT), "topk_weights[1, 1] is nan; give finite numbers");
+  std::fill(input.weights.begin(), input.weights.end(), 3e38F);
+  for (float& value : input.x) value *= 8;
+  EXPECT_EQ(refusal(NIBBLE_RUN_FAILED).rfind("out[", 0), 0U);
+  EXPECT_NE(std::string(nibble_last_error()).find("sums of the layer leave fp32"),
+            std::string::npos);
+  input.shared[1] = NAN;
+  EXPECT_EQ(refusal(NIBBLE_INVALID_ARGUMENT), "shared[0, 1] is nan; give finite numbers");
+  drop();
+  const auto create = [&](const MoeInput& wrong) {
+    const auto desc = wrong.desc(NIBBLE_FP32);
+    const auto tensors = wrong.tensors();
+    EXPECT_EQ(nibble_moe_create(device_, &desc, &tensors, &moe_), NIBBLE_INVALID_ARGUMENT);
+    return std::string(nibble_last_error());
+  };
+  MoeInput small(kSmall);
+  small.w2_factor[2] = 1.1e-38F;
+  EXPECT_EQ(create(small).rfind("w2 of expert 2, row 0 has the factor 1.1e-38", 0), 0U);
+  MoeInputShape quantized = kSmall;
+  quantized.fp4_operand = true;
+  quantized.static_scales = true;
+  MoeInput least(quantized);
+  least.w13_input_scale[1] = 1e-34F;
+  EXPECT_EQ(create(least),
+            "w13_input_scale of expert 1 is 1e-34; the CPU takes 2^-112 (1.92593e-34) or more");
 }
 
 TEST_F(CapiCpuMoe, AWorkspaceServesLayersOfItsDescriptionAlone) {

@@ -1,34 +1,14 @@
 #include "capi/cpu_team.h"
 
-#include <latch>
 #include <optional>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 namespace nibble::capi {
 namespace {
 
 int threads_wanted(int threads) {
   return threads > 0 ? threads : static_cast<int>(usable_processors().size());
-}
-
-// Throws where `count` more threads cannot be. A ThreadPool that gets only some of its workers ends
-// the process, as a thread does that is dropped before it is joined; so as many are begun here
-// first, all at once, and ended in order.
-void check_threads(int count) {
-  std::vector<std::thread> begun;
-  begun.reserve(static_cast<std::size_t>(count));
-  std::latch end(1);
-  std::exception_ptr failure;
-  try {
-    for (int thread = 0; thread < count; ++thread) begun.emplace_back([&end] { end.wait(); });
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  end.count_down();
-  for (std::thread& thread : begun) thread.join();
-  if (failure) std::rethrow_exception(failure);
 }
 
 Error not_started(int threads, std::string_view why) {
@@ -100,7 +80,6 @@ void CpuTeam::serve() {
   std::optional<ThreadPool> pool;
   std::exception_ptr failure;
   try {
-    check_threads(threads_ - 1);
     pool.emplace(threads_);
   } catch (...) {
     failure = std::current_exception();

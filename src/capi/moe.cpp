@@ -9,12 +9,13 @@
 #include <string>
 
 #include "capi/arguments.h"
+#include "capi/cpu_range.h"
+#include "capi/cpu_tokens.h"
 #include "capi/elements.h"
 #include "capi/error.h"
 #include "capi/gpu_moe.h"
 #include "capi/handles.h"
 #include "capi/moe_weights.h"
-#include "kernels/moe/dispatch.h"
 
 struct nibble_moe {
   std::shared_ptr<nibble::capi::DeviceState> device;
@@ -96,19 +97,20 @@ Result<HostLayer> read_layer(const nibble_moe_desc& desc, const nibble_moe_weigh
                              Source source) {
   NIBBLE_ASSIGN_OR_RETURN(const Format format, format_of(desc.format));
   HostLayer layer;
-  NIBBLE_ASSIGN_OR_RETURN(layer.gate_up, HostMatrices::read({.name = "w13",
-                                                             .format = format,
-                                                             .experts = desc.experts,
-                                                             .rows = 2 * desc.intermediate,
-                                                             .columns = desc.hidden,
-                                                             .scale_layout = given.scale_layout,
-                                                             .gated = true,
-                                                             .row_order = given.row_order,
-                                                             .codes = given.w13,
-                                                             .scales = given.w13_scale,
-                                                             .factors = given.w13_factor},
-                                                            source));
-  NIBBLE_ASSIGN_OR_RETURN(layer.down, HostMatrices::read({.name = "w2",
+  NIBBLE_ASSIGN_OR_RETURN(layer.gate_up,
+                          HostMatrices::read({.names = {"w13", "w13_scale", "w13_factor"},
+                                              .format = format,
+                                              .experts = desc.experts,
+                                              .rows = 2 * desc.intermediate,
+                                              .columns = desc.hidden,
+                                              .scale_layout = given.scale_layout,
+                                              .gated = true,
+                                              .row_order = given.row_order,
+                                              .codes = given.w13,
+                                              .scales = given.w13_scale,
+                                              .factors = given.w13_factor},
+                                             source));
+  NIBBLE_ASSIGN_OR_RETURN(layer.down, HostMatrices::read({.names = {"w2", "w2_scale", "w2_factor"},
                                                           .format = format,
                                                           .experts = desc.experts,
                                                           .rows = desc.hidden,
@@ -187,6 +189,16 @@ Format cpu_activations(const nibble_moe_desc& desc) {
   return desc.dtype == NIBBLE_BF16 ? Format::kBf16 : Format::kFp32;
 }
 
+Result<> check_layer_held(const HostLayer& host, const nibble_moe_weights& given) {
+  // Rows are counted as they are held.
+  const std::string_view name =
+      given.row_order == NIBBLE_GATE_UP ? "w13" : "w13 (in NIBBLE_GATE_UP's order)";
+  NIBBLE_RETURN_IF_ERROR(check_weights_held(name, host.gate_up.views()));
+  NIBBLE_RETURN_IF_ERROR(check_weights_held("w2", host.down.views()));
+  NIBBLE_RETURN_IF_ERROR(check_input_scales_held("w13_input_scale", host.gate_up.views()));
+  return check_input_scales_held("w2_input_scale", host.down.views());
+}
+
 Result<> make_on_cpu(nibble_moe& moe, const nibble_moe_weights& given) {
   if (given.on_device != 0) {
     return input_error("weights->on_device is {}, and the layer is to run on the CPU; give 0",
@@ -214,9 +226,10 @@ Result<> make_on_cpu(nibble_moe& moe, const nibble_moe_weights& given) {
     moe.tuning = tuned->said;
   }
   Result<MoeLayer> layer = input_error("not made");
-  moe.device->cpu->run(
-      [&](ThreadPool& pool) { layer = MoeLayer::make(config, host.views(), pool); });
+  NIBBLE_RETURN_IF_ERROR(moe.device->cpu->run(
+      [&](ThreadPool& pool) { layer = MoeLayer::make(config, host.views(), pool); }));
   if (!layer.ok()) return layer.error();
+  NIBBLE_RETURN_IF_ERROR(check_layer_held(host, given));
   moe.cpu.emplace(std::move(*layer));
   return {};
 }
@@ -224,26 +237,20 @@ Result<> make_on_cpu(nibble_moe& moe, const nibble_moe_weights& given) {
 Result<> run_on_cpu(const nibble_moe& moe_layer, nibble_moe_workspace& workspace,
                     const nibble_moe_args& args) {
   const nibble_moe_desc& desc = moe_layer.desc;
-  NIBBLE_RETURN_IF_ERROR(check_alignment("topk_ids", args.topk_ids, alignof(std::int32_t)));
-  NIBBLE_RETURN_IF_ERROR(check_alignment("topk_weights", args.topk_weights, alignof(float)));
-  const auto choices = static_cast<std::size_t>(args.tokens * desc.top_k);
-  const std::span ids(args.topk_ids, choices);
-  NIBBLE_RETURN_IF_ERROR(check_expert_ids(ids, desc.top_k, desc.experts));
-  const std::int64_t values = args.tokens * desc.hidden;
-  const std::vector<float> x = widened(args.hidden_states, desc.dtype, values);
-  std::vector<float> shared;
-  if (args.shared != nullptr) shared = widened(args.shared, desc.dtype, values);
-  std::vector<float> y(static_cast<std::size_t>(values));
-  moe_layer.device->cpu->run([&](ThreadPool& pool) {
+  NIBBLE_RETURN_IF_ERROR(moe_layer.device->cpu->check_process());
+  NIBBLE_ASSIGN_OR_RETURN(const CpuTokens tokens, CpuTokens::read(desc, args));
+  std::vector<float> y(tokens.x.size());
+  NIBBLE_RETURN_IF_ERROR(moe_layer.device->cpu->run([&](ThreadPool& pool) {
     moe({.layer = *moe_layer.cpu,
          .workspace = *workspace.cpu,
-         .x = x,
-         .expert_ids = ids,
-         .expert_weights = {args.topk_weights, choices},
-         .shared = shared,
+         .x = tokens.x,
+         .expert_ids = tokens.ids,
+         .expert_weights = tokens.weights,
+         .shared = tokens.shared,
          .y = y},
         pool);
-  });
+  }));
+  NIBBLE_RETURN_IF_ERROR(check_layer_made(desc, *workspace.cpu, y));
   narrow(y, desc.dtype, args.out);
   return {};
 }

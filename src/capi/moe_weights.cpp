@@ -31,12 +31,12 @@ Result<> check_matrices(const GivenMatrices& given) {
   if (given.rows < 1 || given.rows > kMostSide || given.columns < 2 || given.columns > kMostSide ||
       given.columns % 2 != 0) {
     return input_error("{} is of {} x {}; give 1 to {} rows and an even number of columns to {}",
-                       given.name, given.rows, given.columns, kMostSide, kMostSide);
+                       given.names.codes, given.rows, given.columns, kMostSide, kMostSide);
   }
   const double bytes = static_cast<double>(given.experts) * static_cast<double>(given.rows) *
                        static_cast<double>(given.columns);
   if (bytes > kMostTensorBytes) {
-    return input_error("{} is of {} x {} x {}, which is more than a layer has", given.name,
+    return input_error("{} is of {} x {} x {}, which is more than a layer has", given.names.codes,
                        given.experts, given.rows, given.columns);
   }
   if (given.scale_layout != NIBBLE_SCALES_ROW_MAJOR && given.scale_layout != NIBBLE_SCALES_128X4) {
@@ -52,14 +52,16 @@ Result<std::vector<float>> fetch_factors(const GivenMatrices& given, Source sour
   const std::int64_t each = given.gated ? 2 : 1;
   std::vector<float> factors(static_cast<std::size_t>(given.experts * each), 1.0F);
   if (given.factors == nullptr) return factors;
-  NIBBLE_RETURN_IF_ERROR(check_alignment(given.name, given.factors, alignof(float)));
+  const std::string_view name = given.names.factors;
+  NIBBLE_RETURN_IF_ERROR(check_alignment(name, given.factors, alignof(float)));
   NIBBLE_RETURN_IF_ERROR(
-      fetch(given.name, given.factors, std::as_writable_bytes(std::span(factors)), source));
+      fetch(name, given.factors, std::as_writable_bytes(std::span(factors)), source));
   for (std::size_t at = 0; at < factors.size(); ++at) {
-    if (!std::isfinite(factors[at])) {
-      return input_error("the factor of {}'s expert {} is {}", given.name,
-                         static_cast<std::int64_t>(at) / each, factors[at]);
-    }
+    if (std::isfinite(factors[at])) continue;
+    const auto expert = static_cast<std::int64_t>(at) / each;
+    const std::string_view rows = !given.gated ? "" : at % 2 == 0 ? ", gate rows," : ", up rows,";
+    return input_error("{} of expert {}{} is {}; give a finite number", name, expert, rows,
+                       factors[at]);
   }
   return factors;
 }
@@ -100,11 +102,11 @@ Result<HostMatrices> HostMatrices::read(const GivenMatrices& given, Source sourc
 
   HostMatrices host;
   host.codes_.resize(experts * code_bytes);
-  NIBBLE_RETURN_IF_ERROR(
-      fetch(given.name, given.codes, std::as_writable_bytes(std::span(host.codes_)), source));
+  NIBBLE_RETURN_IF_ERROR(fetch(given.names.codes, given.codes,
+                               std::as_writable_bytes(std::span(host.codes_)), source));
   std::vector<std::uint8_t> scales(experts * given_bytes);
-  NIBBLE_RETURN_IF_ERROR(fetch(fmt::format("the scales of {}", given.name), given.scales,
-                               std::as_writable_bytes(std::span(scales)), source));
+  NIBBLE_RETURN_IF_ERROR(
+      fetch(given.names.scales, given.scales, std::as_writable_bytes(std::span(scales)), source));
   if (swizzled) {
     host.scales_.resize(experts * scale_bytes);
     for (std::size_t expert = 0; expert < experts; ++expert) {
@@ -154,6 +156,12 @@ Result<std::vector<float>> read_bias(std::string_view name, const float* from, s
   NIBBLE_RETURN_IF_ERROR(check_alignment(name, from, alignof(float)));
   std::vector<float> given(static_cast<std::size_t>(experts * rows));
   NIBBLE_RETURN_IF_ERROR(fetch(name, from, std::as_writable_bytes(std::span(given)), source));
+  for (std::size_t at = 0; at < given.size(); ++at) {
+    if (std::isfinite(given[at])) continue;
+    const auto row = static_cast<std::int64_t>(at);
+    return input_error("{} of expert {}, row {} is {}; give a finite number", name, row / rows,
+                       row % rows, given[at]);
+  }
   std::vector<float> bias(given.size());
   for (std::int64_t expert = 0; expert < experts; ++expert) {
     for (std::int64_t row = 0; row < rows; ++row) {

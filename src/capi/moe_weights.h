@@ -1,6 +1,7 @@
 // A checkpoint's tensors as the C API is given them -> canonical matrices of the host.
 //
-//   const GivenMatrices w2{.name = "w2", .format = Format::kNvfp4, .experts = 256, .rows = 6144,
+//   const GivenMatrices w2{.names = {"w2", "w2_scale", "w2_factor"}, .format = Format::kNvfp4,
+//   .experts = 256, .rows = 6144,
 //                          .columns = 2048, .codes = given.w2, .scales = given.w2_scale};
 //   NIBBLE_ASSIGN_OR_RETURN(const HostMatrices down, HostMatrices::read(w2, device));
 //   MoeWeights{.gate_up = ..., .down = down.views()};
@@ -18,8 +19,15 @@
 
 namespace nibble::capi {
 
+// As the caller's struct calls them.
+struct GivenNames {
+  std::string_view codes;
+  std::string_view scales;
+  std::string_view factors;
+};
+
 struct GivenMatrices {
-  std::string_view name;
+  GivenNames names;
   Format format = Format::kNvfp4;
   std::int64_t experts = 1;
   std::int64_t rows = 0;

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -29,7 +30,15 @@ tune::TuningFile portable_file() {
                         .version = "0",
                         .command = "nibble tune"};
   for (const tune::TuningShape& shape : {gate_up_shape(layer), down_shape(layer)}) {
-    file.put({.key = {shape, 5, 1}, .choice = portable, .fallback = portable});
+    tune::TuningEntry entry{.key = {shape, 5, 1},
+                            .checked_tokens = {1, 5},
+                            .choice = portable,
+                            .fallback = portable,
+                            .rounds = 7};
+    entry.times = {
+        {portable,
+         {.median_us = 80, .rounds = 7, .ratio = 1, .standing = tune::Standing::kChosen}}};
+    file.put(std::move(entry));
   }
   return file;
 }

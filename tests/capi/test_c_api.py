@@ -1,13 +1,17 @@
 """The C API from outside: the example in C, and ctypes, as an engine in Python loads it."""
 import ctypes
+import os
 import re
+import shlex
 import struct
 import subprocess
+import sys
+import textwrap
 import threading
 
 import pytest
 
-NIBBLE_OK, INVALID_ARGUMENT, NO_DEVICE = 0, 1, 2
+NIBBLE_OK, INVALID_ARGUMENT, NO_DEVICE, RUN_FAILED = 0, 1, 2, 4
 FP32 = 2
 
 
@@ -78,6 +82,37 @@ def test_the_example_in_c(build_dir, source_dir, tmp_path):
     assert re.search(r"^nibble \d+\.\d+\.\d+ on \S+", shown, re.MULTILINE), shown
 
 
+@pytest.fixture(scope="module")
+def installed(build_dir, tmp_path_factory):
+    """Where an installation lies, and the environment of a user whom pkg-config tells of it alone."""
+    prefix = tmp_path_factory.mktemp("capi") / "prefix"
+    run("cmake", "--install", build_dir, "--prefix", prefix)
+    found = list(prefix.rglob("nibble.pc"))
+    assert len(found) == 1
+    return {**os.environ, "PKG_CONFIG_LIBDIR": str(found[0].parent), "PKG_CONFIG_PATH": "",
+            "LD_LIBRARY_PATH": str(found[0].parent.parent)}
+
+
+def test_the_commands_of_the_page_build_the_example(installed, source_dir, tmp_path):
+    """Shared and static; and where no package but ours is known, as without libfmt-dev."""
+    page = (source_dir / "docs/c_api.md").read_text()
+    commands = [line for line in page.splitlines() if line.startswith("cc -std=c99 demo.c")]
+    assert len(commands) == 2
+    (tmp_path / "demo.c").write_text((source_dir / "examples/c/fp4_gemm.c").read_text())
+    for command in commands:
+        run("bash", "-c", f"set -o pipefail; {command}", cwd=tmp_path, env=installed)
+    assert "relative error" in run(tmp_path / "demo", env=installed)
+    alone = {name: value for name, value in installed.items() if name != "LD_LIBRARY_PATH"}
+    assert "relative error" in run(tmp_path / "demo_static", env=alone)
+
+
+def test_pkg_config_asks_for_no_other_package(installed):
+    for words in ([], ["--static"]):
+        flags = shlex.split(run("pkg-config", *words, "--cflags", "--libs", "nibble", env=installed))
+        assert "-lnibble" in flags
+        assert ("-lfmt" in flags) == bool(words)
+
+
 def test_the_header_is_cpp_too(source_dir, tmp_path):
     (tmp_path / "both.cpp").write_text(
         "#include <nibble/nibble.h>\n"
@@ -141,6 +176,73 @@ def test_errors_are_codes_with_a_sentence_of_the_thread(library):
     assert elsewhere == [b""]
     assert library.nibble_device_open(10_000, ctypes.byref(device)) == NO_DEVICE
     assert b"GPU" in library.nibble_last_error() and not device
+
+
+def test_a_size_that_cuts_a_field(library, cpu):
+    """12 is 8 and half of an address."""
+    desc = sized(GemmDesc, out_dtype=FP32, n=1, k=16)
+    codes = ctypes.create_string_buffer(8)
+    weights = GemmWeights(size=12, b=address(codes))
+    gemm = ctypes.c_void_p()
+    assert library.nibble_cpu_gemm_create(cpu, ctypes.byref(desc), ctypes.byref(weights),
+                                          ctypes.byref(gemm)) == INVALID_ARGUMENT
+    assert library.nibble_last_error() == (
+        b"weights->size is 12, which ends inside of b (bytes 8 to 15); set it to the size of the "
+        b"struct")
+
+
+PROGRAM_OF_AN_ENGINE = """
+    import ctypes, os, resource, signal, sys
+    library = ctypes.CDLL(sys.argv[1])
+    library.nibble_last_error.restype = ctypes.c_char_p
+    device = ctypes.c_void_p()
+"""
+
+
+def python(build_dir, program, **options):
+    words = textwrap.dedent(PROGRAM_OF_AN_ENGINE) + textwrap.dedent(program)
+    return run(sys.executable, "-c", words, build_dir / "libnibble.so", **options)
+
+
+def test_a_worker_that_was_forked_is_told(build_dir):
+    """As multiprocessing's does: it ends, and at its end destroys what it was born with."""
+    shown = python(build_dir, """
+        assert library.nibble_cpu_open(2, ctypes.byref(device)) == 0
+        class Struct(ctypes.Structure):
+            _fields_ = [("words", ctypes.c_uint64 * 5)]
+        codes, scales = ctypes.create_string_buffer(8), ctypes.create_string_buffer(b"8")
+        # Two words of 32 bits in one of 64: size and format; out_dtype and experts; n, k.
+        desc = Struct((40, 2, 1, 16, 0))
+        weights = Struct((32, ctypes.addressof(codes), ctypes.addressof(scales), 0, 0))
+        gemm = ctypes.c_void_p()
+        def create():
+            return library.nibble_cpu_gemm_create(device, ctypes.byref(desc), ctypes.byref(weights),
+                                                  ctypes.byref(gemm))
+        assert create() == 0, library.nibble_last_error()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            status = create()
+            print(status, library.nibble_last_error().decode(), flush=True)
+            library.nibble_device_close(device)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1], os.getpid(), child)
+    """)
+    refused, ended = shown.splitlines()
+    status, parent, child = ended.split()
+    assert status == "0", shown
+    assert refused == (f"{INVALID_ARGUMENT} the device was opened in process {parent}, and this is "
+                       f"{child}, which has none of its threads; open one after the fork")
+
+
+def test_threads_that_the_system_does_not_give(build_dir):
+    shown = python(build_dir, """
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+        print(library.nibble_cpu_open(1024, ctypes.byref(device)), device.value,
+              library.nibble_last_error().decode())
+    """)
+    assert re.fullmatch(rf"{RUN_FAILED} None 1024 threads of the CPU do not start \(.+\); ask "
+                        r"nibble_cpu_open\(\) for fewer, or .*\n", shown), shown
 
 
 def test_sizes_of_scales(library):
