@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Holds the machine code of the W4A4 kernels for sm_120 against what their tiles imply.
 
-    tools/fp4_sass.py PROGRAM [--arch sm_120a] [--markdown]
+    tools/fp4_sass.py PROGRAM [--arch sm_120a] [--markdown] [-- OPTION...]
 
-PROGRAM is nibble: `nibble tactics` compiles every tactic of GLM-5's TP8 shapes, without a GPU; NVIDIA's
-nvdisasm, from PyPI (nvidia-cuda-nvdisasm) unless one is on the PATH, reads what came out. In the loop over
-stages a warp has one FP4 instruction for each 16 x 8 x 64 of its share of the tile, and all are the
-block-scaled one. Exit status 1 where a count differs; 0, with the reason, where there is no compiler or no
-nvdisasm.
+PROGRAM is nibble: `nibble tactics` compiles every tactic of GLM-5's TP8 shapes, or of the products that its
+options behind "--" name, without a GPU; NVIDIA's nvdisasm, from PyPI (nvidia-cuda-nvdisasm) unless one is on
+the PATH, reads what came out. In the loop over stages a warp has one FP4 instruction for each 16 x 8 x 64 of
+its share of the tile, and all are the block-scaled one. Exit status 1 where a count differs, or where the
+machine code of a tactic that `nibble tactics` calls feasible was not found; 0, with the reason, where there
+is no compiler or no nvdisasm.
 
-The table: FP4 instructions of a warp and stage; all others of that loop; clocks of a sub-partition that the
-former take at 16 each and at least the latter's one each, for the warps that share it; what bounds the loop.
+The table: FP4 instructions of a warp and stage; all others of that loop, and how many of those are loads;
+clocks of a sub-partition that the former take at 16 each and at least the latter's one each, for the warps
+that share it; what bounds the loop.
 """
 import argparse
 import collections
+import json
 import os
 import pathlib
 import re
@@ -24,9 +27,10 @@ import tempfile
 
 ISSUE_CLOCKS = 16  # of a sub-partition for an FP4 instruction: 4,096 FLOP a clock and SM, four sub-partitions
 OPCODE = "OMMA.SF.16864.F32.E2M1.E2M1"
-SHAPES = ("moe.gate_up", "moe.down")
-NAME = re.compile(rb"(\d+ x \[(\d+), (\d+)\] [^\n,]*), w4a4 (tokens|weights) (\d+)x(\d+)x(\d+) (\d+) stages "
-                  rb"(\d+)x(\d+) warps(?: (\d+) an SM)?(?: split)?")
+SHAPES = ("--model", "glm-5-nvfp4", "--tp", "8")
+# What a program is compiled as: the product, and the tactic.
+NAME = re.compile(rb"(\d+ x \[\d+, \d+\] [^\n,]*), (w4a4 (tokens|weights) (\d+)x(\d+)x(\d+) (\d+) stages "
+                  rb"(\d+)x(\d+) warps(?: (\d+) an SM)?(?: split)?)")
 Loop = collections.namedtuple("Loop", "fp4 loads others")
 
 
@@ -84,13 +88,13 @@ def loop_of_stages(listing):
 
 def row_of(name, listing):
     """What a tile implies, and what its code has."""
-    m, n, k, stages, warps_m, warps_n = (int(name[index]) for index in range(5, 11))
+    m, n, k, stages, warps_m, warps_n = (int(name[index]) for index in range(4, 10))
     implied = (m // warps_m // 16) * (n // warps_n // 8) * (k // 64)
     counts = collections.Counter(code.split(".")[0] for code, _ in listing)
     right_form = sum(code.startswith(OPCODE) for code, _ in listing)
     loop = loop_of_stages(listing)
     warps = warps_m * warps_n
-    blocks = int(name[11] or 1)
+    blocks = int(name[10] or 1)
     shared_by = -(-warps * blocks // 4)  # multiplying warps of a sub-partition
     fault = ""
     if counts["OMMA"] != implied or right_form != implied:
@@ -98,7 +102,8 @@ def row_of(name, listing):
     elif loop is None or loop.fp4 != implied:
         fault = "no loop holds all FP4 instructions"
     return {
-        "tile": f"{name[4].decode()} {m}x{n}x{k}", "stages": stages, "warps": f"{warps_m}x{warps_n}",
+        "shape": name[1].decode(), "tactic": name[2].decode(),
+        "tile": f"{name[3].decode()} {m}x{n}x{k}", "stages": stages, "warps": f"{warps_m}x{warps_n}",
         "blocks": blocks, "fp4": counts["OMMA"], "implied": implied, "loop": loop, "fault": fault,
         "fp4_clocks": implied * ISSUE_CLOCKS * shared_by,
         "other_clocks": (loop.others if loop else 0) * shared_by,
@@ -106,22 +111,45 @@ def row_of(name, listing):
     }
 
 
-def tactics(program, arch, cache):
-    """Compiles; false where there is no compiler."""
-    command = [program, "tactics", "--arch", arch, "--model", "glm-5-nvfp4", "--tp", "8", "--family", "w4a4", "--json"]
+def tactics(program, arch, words, cache):
+    """Compiles; the feasible ones as (product, tactic), or None where there is no compiler."""
+    command = [program, "tactics", "--arch", arch, *words, "--family", "w4a4", "--json"]
     environment = dict(os.environ, NIBBLE_CUBIN_CACHE=str(cache))
-    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           check=False)
     if done.returncode != 0:
         sys.exit(f"fp4_sass.py: {' '.join(command)}: {done.stderr.strip()}")
-    return any(cache.iterdir()) if cache.exists() else False
+    document = json.loads(done.stdout)
+    if not cache.exists() or not any(cache.iterdir()):
+        return None
+    products = {product["op"]: product["text"]["w4a4"] for product in document["products"]}
+    return {(products[entry["op"]], entry["name"]) for entry in document["tactics"] if entry["feasible"]}
+
+
+def read_cubins(disassembler, cache):
+    rows = []
+    for entry in sorted(cache.iterdir()):
+        data = entry.read_bytes()
+        name = NAME.search(data)
+        begin = data.find(b"\x7fELF")
+        if name and begin >= 0:
+            rows.append(row_of(name, instructions(disassembler, data[begin:])))
+    return rows
+
+
+def faults_of(rows, wanted):
+    """Sentences: counts that differ, and feasible tactics that have no row."""
+    faults = [f"{row['tile']}: {row['fault']}" for row in rows if row["fault"]]
+    missing = wanted - {(row["shape"], row["tactic"]) for row in rows}
+    return faults + [f"{shape}, {tactic}: feasible, and its machine code was not found"
+                     for shape, tactic in sorted(missing)]
 
 
 def table(rows, markdown):
-    head = ("tile on M", "stages", "warps", "an SM", "FP4", "implied", "loads", "others", "FP4 clocks", "issue clocks",
-            "bytes a stage")
+    head = ("tile on M", "stages", "warps", "an SM", "FP4", "implied", "not FP4", "loads of those", "FP4 clocks",
+            "issue clocks", "bytes a stage")
     body = [[row["tile"], row["stages"], row["warps"], row["blocks"], row["fp4"], row["implied"],
-             row["loop"].loads if row["loop"] else "-", row["loop"].others if row["loop"] else "-",
+             row["loop"].others if row["loop"] else "-", row["loop"].loads if row["loop"] else "-",
              row["fp4_clocks"], row["fp4_clocks"] // ISSUE_CLOCKS + row["other_clocks"], row["tile_bytes"]] for row in rows]
     if markdown:
         print("|" + "|".join(f" {text} " for text in head) + "|")
@@ -141,33 +169,30 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--arch", default="sm_120a")
     parser.add_argument("--markdown", action="store_true")
-    options = parser.parse_args()
+    words = sys.argv[1:]
+    behind = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:behind])
+    shapes = words[behind + 1:] or SHAPES
     with tempfile.TemporaryDirectory() as folder:
         cache = pathlib.Path(folder) / "cubins"
-        if not tactics(options.program, options.arch, cache):
+        wanted = tactics(options.program, options.arch, shapes, cache)
+        if wanted is None:
             print("fp4_sass.py: skipped: nothing was compiled; `nibble doctor` says where NVRTC is looked for")
             return 0
         disassembler, reason = nvdisasm(pathlib.Path(folder) / "pypi")
         if disassembler is None:
             print(f"fp4_sass.py: skipped: {reason}")
             return 0
-        shapes = collections.defaultdict(list)
-        for entry in sorted(cache.iterdir()):
-            data = entry.read_bytes()
-            name = NAME.search(data)
-            begin = data.find(b"\x7fELF")
-            if name and begin >= 0:
-                shapes[name[1].decode()].append(row_of(name, instructions(disassembler, data[begin:])))
-    faults = 0
-    for shape, rows in sorted(shapes.items()):
-        print(f"\n{shape}, {options.arch}, {len(rows)} tactics\n")
-        table(sorted(rows, key=lambda row: row["tile"]), options.markdown)
-        for row in rows:
-            if row["fault"]:
-                faults += 1
-                print(f"{row['tile']}: {row['fault']}")
-    if not shapes:
-        sys.exit("fp4_sass.py: no W4A4 kernel among what was compiled")
+        rows = read_cubins(disassembler, cache)
+    for shape in sorted({row["shape"] for row in rows}):
+        of_shape = sorted((row for row in rows if row["shape"] == shape), key=lambda row: row["tile"])
+        print(f"\n{shape}, {options.arch}, {len(of_shape)} tactics\n")
+        table(of_shape, options.markdown)
+    faults = faults_of(rows, wanted)
+    for fault in faults:
+        print(fault)
+    if not wanted:
+        sys.exit("fp4_sass.py: no W4A4 tactic is feasible, so nothing was checked")
     return 1 if faults else 0
 
 

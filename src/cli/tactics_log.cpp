@@ -26,7 +26,7 @@ using logs::TacticLog;
 constexpr std::size_t kMostRows = 40;
 
 std::string log_bytes(const std::optional<std::int64_t>& bytes) {
-  return bytes ? format_count(static_cast<double>(*bytes)) + " B" : "-";
+  return bytes ? logs::bytes_text(*bytes) : "-";
 }
 
 std::string log_heading(const TacticLog& log, const Style& style) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "tactics/occupancy.h"
 
 namespace nibble {
 namespace {
@@ -87,40 +86,44 @@ int unit_of_k(TacticFamily family) {
   return family == TacticFamily::kW4A4 ? kW4A4Unit : kChunk;
 }
 
-bool fits_shared(const TacticProduct& product, const TacticCandidate& candidate,
-                 const BlockLimits& limits) {
-  const std::int64_t bytes = budget_of(product, candidate).total;
-  return bytes <= limits.shared_per_block &&
-         shared_of_block(bytes) * candidate.blocks_per_sm() <= limits.shared_per_sm;
+Result<> check_tactic(const TacticProduct& product, const TacticCandidate& candidate,
+                      const BlockLimits& limits) {
+  if (const auto* native = std::get_if<W4A4Tactic>(&candidate.tactic)) {
+    return check_tactic(product.w4a4(), *native, limits);
+  }
+  return check_tactic(product.w4a16(), std::get<W4A16Tactic>(candidate.tactic), limits);
 }
 
 std::vector<std::string> remedies(const TacticProduct& product, const TacticCandidate& candidate,
                                   const BlockLimits& limits) {
   // With one stage nothing is read while the tensor cores work.
   constexpr int kFewestStages = 2;
+  const auto runs = [&](const TacticCandidate& other) {
+    return check_tactic(product, other, limits).ok();
+  };
   std::vector<std::string> list;
   for (int stages = candidate.stages() - 1; stages >= kFewestStages; --stages) {
     const TacticCandidate other = with_stages(candidate, stages);
-    if (!fits_shared(product, other, limits)) continue;
+    if (!runs(other)) continue;
     list.push_back(sized(product, other, fmt::format("{} stages", stages)));
     break;
   }
   const int unit = unit_of_k(candidate.family());
   for (int k = candidate.k() - unit; k >= unit; k -= unit) {
     const TacticCandidate other = with_k(candidate, k);
-    if (!fits_shared(product, other, limits)) continue;
+    if (!runs(other)) continue;
     list.push_back(sized(product, other, fmt::format("K = {}", k)));
     break;
   }
   for (int blocks = candidate.blocks_per_sm() - 1; blocks >= 1; --blocks) {
-    if (!fits_shared(product, with_blocks(candidate, blocks), limits)) continue;
+    if (!runs(with_blocks(candidate, blocks))) continue;
     list.push_back(fmt::format("{} {} an SM", blocks, blocks == 1 ? "block" : "blocks"));
     break;
   }
   if (!list.empty()) return list;
   for (int k = candidate.k() - unit; k >= unit; k -= unit) {
     const TacticCandidate other = with_k(with_stages(candidate, kFewestStages), k);
-    if (!fits_shared(product, other, limits)) continue;
+    if (!runs(other)) continue;
     list.push_back(sized(product, other, fmt::format("{} stages of K = {}", kFewestStages, k)));
     break;
   }

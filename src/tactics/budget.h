@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "tactics/candidate.h"
 #include "tactics/chip.h"
 
@@ -38,12 +39,13 @@ TacticCandidate with_k(const TacticCandidate& candidate, int k);
 TacticCandidate with_blocks(const TacticCandidate& candidate, int blocks_per_sm);
 int unit_of_k(TacticFamily family);  // a stage's K is a multiple of it
 
-// Whether a block of it, and as many as it asks for, have room.
-bool fits_shared(const TacticProduct& product, const TacticCandidate& candidate,
-                 const BlockLimits& limits);
+// What the kernels' own checks say of it: sizes and shared memory, for as many blocks as it asks
+// for.
+Result<> check_tactic(const TacticProduct& product, const TacticCandidate& candidate,
+                      const BlockLimits& limits);
 
 // What makes a tactic fit that does not: "2 stages (75,840 B)", "K = 128 (...)", "1 block an SM":
-// the nearest of each that does, by the same arithmetic. Empty where nothing does.
+// the nearest of each that check_tactic() takes. Empty where nothing does.
 std::vector<std::string> remedies(const TacticProduct& product, const TacticCandidate& candidate,
                                   const BlockLimits& limits);
 

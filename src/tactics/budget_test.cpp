@@ -1,6 +1,8 @@
 #include "tactics/budget.h"
 
 #include <gtest/gtest.h>
+#include <regex>
+#include <string>
 
 #include "tactics/test_products.h"
 
@@ -94,11 +96,11 @@ TacticProduct with_total(std::int64_t bytes) {
 
 TEST(Budget, ATacticExactlyAtTheLimit) {
   ASSERT_EQ(budget_of(with_total(101376), wide_tile()).total, 101376);
-  EXPECT_TRUE(fits_shared(with_total(101376), wide_tile(), kSm120Limits));
+  EXPECT_TRUE(check_tactic(with_total(101376), wide_tile(), kSm120Limits).ok());
   ASSERT_EQ(budget_of(with_total(101384), wide_tile()).total, 101384);
-  EXPECT_FALSE(fits_shared(with_total(101384), wide_tile(), kSm120Limits));
+  EXPECT_FALSE(check_tactic(with_total(101384), wide_tile(), kSm120Limits).ok());
   ASSERT_EQ(budget_of(with_total(102400), wide_tile()).total, 102400);
-  EXPECT_FALSE(fits_shared(with_total(102400), wide_tile(), kSm120Limits));
+  EXPECT_FALSE(check_tactic(with_total(102400), wide_tile(), kSm120Limits).ok());
 }
 
 TEST(Budget, LimitsAroundATactic) {
@@ -107,7 +109,7 @@ TEST(Budget, LimitsAroundATactic) {
     BlockLimits limits = kSm120Limits;
     limits.shared_per_block = limit;
     limits.shared_per_sm = 110000;
-    EXPECT_EQ(fits_shared(with_total(101376), wide_tile(), limits), fits) << limit;
+    EXPECT_EQ(check_tactic(with_total(101376), wide_tile(), limits).ok(), fits) << limit;
   }
 }
 
@@ -115,11 +117,11 @@ TEST(Budget, BlocksBesideEachOther) {
   // Two stages: 58,408 B; with 1,024 in units of 128 B that is 59,520, and two are 119,040.
   const TacticCandidate two = with_blocks(with_stages(wide_tile(), 2), 2);
   BlockLimits limits = kSm120Limits;
-  EXPECT_FALSE(fits_shared(glm_gate_up(), two, limits));
+  EXPECT_FALSE(check_tactic(glm_gate_up(), two, limits).ok());
   limits.shared_per_sm = 119040;
-  EXPECT_TRUE(fits_shared(glm_gate_up(), two, limits));
+  EXPECT_TRUE(check_tactic(glm_gate_up(), two, limits).ok());
   limits.shared_per_sm = 119039;
-  EXPECT_FALSE(fits_shared(glm_gate_up(), two, limits));
+  EXPECT_FALSE(check_tactic(glm_gate_up(), two, limits).ok());
 }
 
 using Remedies = std::vector<std::string>;
@@ -154,21 +156,75 @@ TEST(Remedies, NoneIsSaidWhereNothingHelps) {
   EXPECT_EQ(remedies(glm_gate_up(), wide_tile(), tiny), Remedies{});
 }
 
-TEST(Remedies, EachOneFits) {
+TEST(Remedies, KIsOneThatAStageMayHave) {
+  // 128 x 16 x 512 with tables of 4,096 experts: 2 x 144 x 288 + 32 + 128 + 32,776 = 115,880 B.
+  // Three quarters of K, 95,144 B, would have room, but a stage has 128, 256, 512 or 1,024 values.
+  TacticProduct product = glm_gate_up();
+  product.experts = 4096;
+  const TacticCandidate few{W4A4Tactic{.way = Way::kWeightsOnM,
+                                       .m = 128,
+                                       .n = 16,
+                                       .k = 512,
+                                       .stages = 2,
+                                       .warps_m = 4,
+                                       .warps_n = 1}};
+  EXPECT_EQ(budget_of(product, few).total, 115880);
+  EXPECT_EQ(budget_of(product, with_k(few, 384)).total, 95144);
+  EXPECT_EQ(remedies(product, few, kSm120Limits), (Remedies{"K = 256 (74,408 B)"}));
+}
+
+// The tactic that a remedy names.
+TacticCandidate as_said(const TacticCandidate& candidate, const std::string& remedy) {
+  std::smatch said;
+  if (std::regex_match(remedy, said, std::regex("(\\d+) stages of K = (\\d+) \\(.* B\\)"))) {
+    return with_k(with_stages(candidate, std::stoi(said[1])), std::stoi(said[2]));
+  }
+  if (std::regex_match(remedy, said, std::regex("(\\d+) stages \\(.* B\\)"))) {
+    return with_stages(candidate, std::stoi(said[1]));
+  }
+  if (std::regex_match(remedy, said, std::regex("K = (\\d+) \\(.* B\\)"))) {
+    return with_k(candidate, std::stoi(said[1]));
+  }
+  if (std::regex_match(remedy, said, std::regex("(\\d+) blocks? an SM"))) {
+    return with_blocks(candidate, std::stoi(said[1]));
+  }
+  ADD_FAILURE() << "no remedy: " << remedy;
+  return candidate;
+}
+
+// Each candidate, as deep as it is and deeper.
+void expect_remedies_that_run(const TacticProduct& product, bool each_has_one) {
+  BlockLimits roomy = kSm120Limits;
+  roomy.shared_per_block = roomy.shared_per_sm = 1 << 30;
   for (const TacticFamily family : {TacticFamily::kW4A4, TacticFamily::kW4A16}) {
-    for (const TacticCandidate& candidate : tactic_candidates(family)) {
-      const bool fits = fits_shared(glm_gate_up(), candidate, kSm120Limits);
-      const Remedies list = remedies(glm_gate_up(), candidate, kSm120Limits);
-      EXPECT_TRUE(fits || !list.empty()) << candidate.name();
-      if (fits) continue;
-      for (int stages = candidate.stages() - 1; stages >= 2; --stages) {
-        const TacticCandidate other = with_stages(candidate, stages);
-        if (!fits_shared(glm_gate_up(), other, kSm120Limits)) continue;
-        EXPECT_NE(list.front().find(std::to_string(stages) + " stages"), std::string::npos);
-        break;
+    for (const TacticCandidate& one : tactic_candidates(family)) {
+      for (const TacticCandidate& candidate : {one, with_stages(one, 8), with_k(one, 512)}) {
+        if (check_tactic(product, candidate, kSm120Limits).ok()) continue;
+        const Remedies list = remedies(product, candidate, kSm120Limits);
+        if (!check_tactic(product, candidate, roomy).ok()) {
+          EXPECT_EQ(list, Remedies{}) << candidate.name();  // sm_120 has no clusters, say
+          continue;
+        }
+        EXPECT_TRUE(!each_has_one || !list.empty()) << candidate.name();
+        for (const std::string& remedy : list) {
+          const Result<> checked = check_tactic(product, as_said(candidate, remedy), kSm120Limits);
+          EXPECT_TRUE(checked.ok())
+              << candidate.name() << ", " << remedy << ": " << checked.error().message;
+        }
       }
     }
   }
+}
+
+TEST(Remedies, EachOneRuns) {
+  expect_remedies_that_run(glm_gate_up(), true);
+  expect_remedies_that_run(glm_down(), true);
+}
+
+TEST(Remedies, EachOneRunsBesideTablesOf4096Experts) {
+  TacticProduct product = glm_gate_up();
+  product.experts = 4096;
+  expect_remedies_that_run(product, false);
 }
 
 }  // namespace

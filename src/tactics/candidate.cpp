@@ -3,8 +3,8 @@
 namespace nibble {
 namespace {
 
-// A line a tile of the W4A16 product, as in w4a4.cpp. Stages are what the larger chips take where
-// those have more: each limit shows what it rejects.
+// A line a tile of the W4A16 product, as in w4a4_tiles.cpp. Stages are what the larger chips take
+// where those have more: each limit shows what it rejects.
 constexpr W4A16Tactic kW4A16Candidates[] = {
     // Three and two blocks an SM, for few tokens.
     {.rows = 64, .tokens = 8, .stages = 4, .groups = 1, .blocks_per_sm = 3},
@@ -53,32 +53,6 @@ const W4A16Tactic& w4a16_of(const TacticCandidate& candidate) {
 }
 
 }  // namespace
-
-W4A4Problem TacticProduct::w4a4() const {
-  W4A4Problem problem{
-      .experts = experts, .n = n, .k = k, .format = format, .epilogue = epilogue, .bias = bias};
-  constexpr std::int64_t kRowsOfTwoBlocks = 32;  // 16 gate rows and as many up rows
-  const bool whole = n % kRowsOfTwoBlocks == 0;
-  if (epilogue != Epilogue::kPlain && format == Format::kNvfp4 && whole) {
-    problem.output = W4A4Output::kNvfp4;
-  }
-  return problem;
-}
-
-W4A16Problem TacticProduct::w4a16() const {
-  const W4A16Mode mode = epilogue == Epilogue::kSwiGlu          ? W4A16Mode::kSwiGlu
-                         : epilogue == Epilogue::kClampedSwiGlu ? W4A16Mode::kClampedSwiGlu
-                                                                : W4A16Mode::kPlain;
-  return {.experts = experts, .n = n, .k = k, .format = format, .mode = mode, .bias = bias};
-}
-
-Result<> TacticProduct::check(TacticFamily family) const {
-  return family == TacticFamily::kW4A4 ? check_problem(w4a4()) : check_problem(w4a16());
-}
-
-std::string TacticProduct::text(TacticFamily family) const {
-  return family == TacticFamily::kW4A4 ? to_string(w4a4()) : to_string(w4a16());
-}
 
 TacticFamily TacticCandidate::family() const {
   return w4a4_of(*this) != nullptr ? TacticFamily::kW4A4 : TacticFamily::kW4A16;

@@ -73,10 +73,7 @@ Result<> check_sizes(const TacticProduct& product, const TacticCandidate& candid
   roomy.shared_per_sm = kAnyShared;
   // Whether others have room beside it is another question.
   const TacticCandidate alone = with_blocks(candidate, 1);
-  const auto* native = std::get_if<W4A4Tactic>(&alone.tactic);
-  Result<> checked =
-      native != nullptr ? check_tactic(product.w4a4(), *native, roomy)
-                        : check_tactic(product.w4a16(), std::get<W4A16Tactic>(alone.tactic), roomy);
+  Result<> checked = check_tactic(product, alone, roomy);
   if (checked.ok()) return checked;
   // The name stands beside the sentence already.
   Error error = checked.error();

@@ -82,7 +82,8 @@ TEST(Feasible, PerSm) {
 }
 
 TEST(Feasible, Threads) {
-  // 33 of 16 x 8 x 128, two stages: 5 KB each; 33 x 64 threads.
+  // 16 x 8 x 128, one stage: 24 x (64 + 8) + 16 + 64 + 16 = 1,824 B, and 64 threads. 24 blocks are
+  // all that an SM has, and all of its 48 warps.
   const TacticCandidate small{W4A4Tactic{.way = Way::kWeightsOnM,
                                          .m = 16,
                                          .n = 8,

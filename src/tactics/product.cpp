@@ -6,11 +6,39 @@
 #include <vector>
 
 #include "base/text.h"
+#include "kernels/gemm/device/w4a16.h"
+#include "kernels/gemm/device/w4a4.h"
 
 namespace nibble {
 
 std::string_view to_string(TacticFamily family) {
   return family == TacticFamily::kW4A4 ? "w4a4" : "w4a16";
+}
+
+W4A4Problem TacticProduct::w4a4() const {
+  W4A4Problem problem{
+      .experts = experts, .n = n, .k = k, .format = format, .epilogue = epilogue, .bias = bias};
+  constexpr std::int64_t kRowsOfTwoBlocks = 32;  // 16 gate rows and as many up rows
+  const bool whole = n % kRowsOfTwoBlocks == 0;
+  if (epilogue != Epilogue::kPlain && format == Format::kNvfp4 && whole) {
+    problem.output = W4A4Output::kNvfp4;
+  }
+  return problem;
+}
+
+W4A16Problem TacticProduct::w4a16() const {
+  const W4A16Mode mode = epilogue == Epilogue::kSwiGlu          ? W4A16Mode::kSwiGlu
+                         : epilogue == Epilogue::kClampedSwiGlu ? W4A16Mode::kClampedSwiGlu
+                                                                : W4A16Mode::kPlain;
+  return {.experts = experts, .n = n, .k = k, .format = format, .mode = mode, .bias = bias};
+}
+
+Result<> TacticProduct::check(TacticFamily family) const {
+  return family == TacticFamily::kW4A4 ? check_problem(w4a4()) : check_problem(w4a16());
+}
+
+std::string TacticProduct::text(TacticFamily family) const {
+  return family == TacticFamily::kW4A4 ? to_string(w4a4()) : to_string(w4a16());
 }
 
 std::string to_string(const TacticTile& tile) {

@@ -41,7 +41,7 @@ NAMES = {
     "deque": """
         back_inserter begin deque distance end erase_if iterator_traits make_move_iterator next prev
         size ssize""",
-    "exception": "exception exception_ptr",
+    "exception": "exception exception_ptr current_exception rethrow_exception",
     "filesystem": "error_code filesystem",
     "fstream": "ifstream ios istream ofstream ostream",
     "functional": "cref equal_to function greater hash less plus",

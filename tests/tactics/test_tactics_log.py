@@ -170,6 +170,44 @@ def test_one_line_is_one_line(nibble, tmp_path):
     assert "log: 1 line\n" in read(nibble, "--from-log", str(path))
 
 
+def test_many_different_failures_are_read_in_seconds(nibble, tmp_path):
+    path = tmp_path / "many.log"
+    line = SKIPPED.replace("102400", "{wanted}").replace(", due to", "{empty}, due to")
+    path.write_text("".join(line.format(rank=0, tactic=index, wanted=200_000 + index, empty="") for index in range(20_000))
+                    + DEBUG.format(tactic=1, time=0.5))
+    # Each of them is a sentence "1 of 20,001 tactics": a walk over all entries for each would outlast the limit.
+    document = json.loads(read(nibble, "--from-log", str(path), "--json"))
+    sentences = [f["sentence"] for f in document["findings"] if f["id"].startswith("tactics.log.shared.")]
+    assert len(sentences) == 20_000
+    assert all(sentence.startswith("1 of 20,000 tactics of MoERunner was skipped") for sentence in sentences)
+
+
+def test_a_time_that_is_no_number_is_no_time(nibble, tmp_path, schema):
+    path = tmp_path / "debug.log"
+    path.write_text(DEBUG.format(tactic=8, time="inf") + DEBUG.format(tactic=9, time="nan"))
+    document = json.loads(read(nibble, "--from-log", str(path), "--json"))
+    schema.validate(document)
+    assert [(entry["status"], entry["time_ms"]) for entry in document["logs"][0]["entries"]] == [("skipped", None)] * 2
+    assert "What was timed" not in read(nibble, "--from-log", str(path))
+
+
+def test_broken_bytes_are_one_kind_of_mark(nibble, tmp_path):
+    path = tmp_path / "bytes.log"
+    # A lone byte, a surrogate and an overlong form.
+    path.write_bytes(SKIPPED.format(rank=0, tactic=1).encode().replace(b"MoERunner", b"Mo\xff\xed\xa0\x80\xc0\x80Runner"))
+    assert "1 tactic of Mo??????Runner was skipped" in read(nibble, "--from-log", str(path))
+    document = json.loads(read(nibble, "--from-log", str(path), "--json"))
+    assert document["logs"][0]["entries"][0]["runner"] == "Mo??????Runner"
+
+
+def test_absurd_bytes_have_a_unit(nibble, tmp_path):
+    path = tmp_path / "absurd.log"
+    path.write_text(SKIPPED.format(rank=0, tactic=1).replace("102400", str(2**63 - 1)))
+    text = read(nibble, "--from-log", str(path))
+    assert "it asks for 9,223 PB of shared memory, and a block of sm_120 has 101,376 B" in text
+    assert re.search(r" 9,223 PB +101,376 B ", text), text
+
+
 def test_a_log_from_a_pipe(binary, server_log):
     done = subprocess.run([binary, "tactics", "--from-log", "/dev/stdin"], input=server_log.read_bytes(),
                           capture_output=True, timeout=60, check=True)

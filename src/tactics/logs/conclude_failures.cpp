@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "tactics/logs/conclusion_parts.h"
 #include "tactics/logs/conclusions.h"
@@ -22,12 +23,34 @@ struct Stopped {
   TacticCount count;
   std::optional<Tile> tile;
   bool fp4 = false;
+  std::optional<std::int64_t> of;  // tactics of the operation, where the logs show what was tried
 
   std::int64_t tactics() const { return count.tactics(); }
 };
 
 using Key = std::tuple<std::string, ReasonClass, std::int64_t, std::int64_t>;
 
+// All tactics that the logs speak of, by operation; none where no log shows what was tried.
+std::map<std::string, std::int64_t> tactics_by_subject(const Scene& scene) {
+  const bool shown = std::any_of(scene.logs.begin(), scene.logs.end(),
+                                 [](const TacticLog& log) { return log.shows_tried; });
+  if (!shown) return {};
+  std::map<std::string, std::set<std::string>> names;
+  for (const TacticLog& log : scene.logs) {
+    for (const Entry& entry : log.entries) {
+      if (!entry.tactic.empty()) {
+        names[subject_of(entry)].insert(entry.runner + " " + entry.tactic);
+      }
+    }
+  }
+  std::map<std::string, std::int64_t> numbers;
+  for (const auto& [subject, tactics] : names) {
+    numbers[subject] = static_cast<std::int64_t>(tactics.size());
+  }
+  return numbers;
+}
+
+// There may be as many groups as entries: nothing that is said of a group may walk the entries.
 std::map<Key, Stopped> group_stopped(const Scene& scene) {
   std::map<Key, Stopped> groups;
   for (const TacticLog& log : scene.logs) {
@@ -45,31 +68,16 @@ std::map<Key, Stopped> group_stopped(const Scene& scene) {
       group.fp4 = group.fp4 || entry.reason.fp4;
     }
   }
+  const std::map<std::string, std::int64_t> all = tactics_by_subject(scene);
+  for (auto& [key, group] : groups) {
+    const auto found = all.find(std::get<std::string>(key));
+    if (found != all.end()) group.of = found->second;
+  }
   return groups;
 }
 
-// All tactics of the operation that the logs speak of, where they log what was tried.
-std::optional<std::int64_t> all_tactics(const Scene& scene, std::string_view subject) {
-  std::set<std::string> names;
-  bool shown = false;
-  for (const TacticLog& log : scene.logs) {
-    shown = shown || log.shows_tried;
-    for (const Entry& entry : log.entries) {
-      if (!entry.tactic.empty() && subject_of(entry) == subject) {
-        names.insert(entry.runner + " " + entry.tactic);
-      }
-    }
-  }
-  if (!shown) return std::nullopt;
-  return static_cast<std::int64_t>(names.size());
-}
-
-std::string bytes_text(std::int64_t bytes) {
-  return format_count(static_cast<double>(bytes)) + " B";
-}
-
 // "72 of 80 tactics of X were skipped"; "a kernel of Triton failed".
-std::string who(const Scene& scene, const Stopped& group) {
+std::string who(const Stopped& group) {
   const std::string subject = subject_of(*group.first);
   if (group.first->status == Status::kFailed && group.count.names.empty()) {
     const std::string lines = counted(group.count.lines, "line", "lines");
@@ -78,10 +86,9 @@ std::string who(const Scene& scene, const Stopped& group) {
                        subject == "CUTLASS" ? "A CUTLASS kernel" : subject, lines);
   }
   const std::int64_t number = group.tactics();
-  const std::optional<std::int64_t> all = all_tactics(scene, subject);
   const std::string verb = number == 1 ? "was" : "were";
-  if (all && *all > number) {
-    return fmt::format("{} of {} of {} {} skipped", number, counted(*all, "tactic", "tactics"),
+  if (group.of && *group.of > number) {
+    return fmt::format("{} of {} of {} {} skipped", number, counted(*group.of, "tactic", "tactics"),
                        subject, verb);
   }
   return fmt::format("{} of {} {} skipped", counted(number, "tactic", "tactics"), subject, verb);
@@ -125,7 +132,7 @@ Finding shared_with_bytes(const Scene& scene, const Stopped& group) {
   finding.inputs.push_back({"wanted", static_cast<double>(wanted), "B", source});
   finding.inputs.push_back({"limit of the log's GPU", static_cast<double>(theirs), "B", source});
   finding.inputs.push_back({"limit", static_cast<double>(ours), "B", arch_name(scene.limits)});
-  const std::string asks = fmt::format("{}: {} for {} of shared memory", who(scene, group),
+  const std::string asks = fmt::format("{}: {} for {} of shared memory", who(group),
                                        is_one(group) ? "it asks" : "they ask", bytes_text(wanted));
   if (wanted > ours) {
     finding.sentence = fmt::format("{}, and a block of {} has {}{}", asks, arch_name(scene.limits),
@@ -155,11 +162,11 @@ Finding opaque(const Scene& scene, const Stopped& group) {
       "{}: CUTLASS did not set {} up and gave no reason; that is what it does when a kernel asks "
       "for "
       "more shared memory than a block has{}{}",
-      who(scene, group), is_one(group) ? "it" : "them", limit, explain_hint(group));
+      who(group), is_one(group) ? "it" : "them", limit, explain_hint(group));
   return finding;
 }
 
-Finding unexplained(const Scene& scene, const Stopped& group) {
+Finding unexplained(const Stopped& group) {
   Finding finding = base_finding(group, "skipped");
   finding.title = "Skipped";
   if (group.first->tactic.empty()) {
@@ -167,36 +174,53 @@ Finding unexplained(const Scene& scene, const Stopped& group) {
         "{}, in {}; the log does not say why: FLASHINFER_LOGGING_LEVEL=debug "
         "(TLLM_LOG_LEVEL=DEBUG) "
         "logs each reason",
-        who(scene, group), counted(group.count.lines, "message", "messages"));
+        who(group), counted(group.count.lines, "message", "messages"));
   } else {
     finding.sentence = fmt::format(
-        "{}: {}", who(scene, group),
+        "{}: {}", who(group),
         group.first->reason.text.empty() ? "no reason is given" : group.first->reason.text);
   }
   return finding;
 }
 
-// How many failures of the same process follow the first fault.
-std::int64_t failures_behind(const TacticLog& log, const Entry& fault) {
-  std::int64_t number = 0;
-  for (const Entry& entry : log.entries) {
-    if (stopped(entry) && entry.rank == fault.rank && entry.line > fault.line)
-      number += entry.count;
+// How many failures of the same process follow a fault, of any number of faults.
+class FailuresBehind {
+ public:
+  explicit FailuresBehind(const Scene& scene) {
+    for (const TacticLog& log : scene.logs) {
+      for (const Entry& entry : log.entries) {
+        if (stopped(entry)) by_process_[{&log, entry.rank}][entry.line] += entry.count;
+      }
+    }
+    for (auto& [process, lines] : by_process_) {
+      std::int64_t behind = 0;
+      for (auto at = lines.rbegin(); at != lines.rend(); ++at) {
+        behind += std::exchange(at->second, behind);
+      }
+    }
   }
-  return number;
-}
 
-Finding fault_finding(const Scene& scene, const Stopped& group) {
+  std::int64_t of(const TacticLog& log, const Entry& fault) const {
+    return by_process_.at({&log, fault.rank}).at(fault.line);
+  }
+
+ private:
+  // Of each line with a failure, how many come in later ones.
+  std::map<std::pair<const TacticLog*, std::string>, std::map<std::int64_t, std::int64_t>>
+      by_process_;
+};
+
+Finding fault_finding(const FailuresBehind& failures, const Stopped& group) {
   Finding finding = base_finding(group, "fault");
   finding.title = "Illegal access";
   finding.confidence = Confidence::kLikely;
   finding.assumptions = {
       "such an error stays with the process's context (CUDA Runtime API, cudaError)"};
-  const std::int64_t behind = failures_behind(*group.log, *group.first);
+  const std::int64_t behind = failures.of(*group.log, *group.first);
   finding.inputs.push_back({"failures behind it", static_cast<double>(behind), "lines",
                             source_of(*group.log, *group.first)});
-  finding.sentence = fmt::format("{} by an illegal address or instruction, first in {}",
-                                 who(scene, group), source_of(*group.log, *group.first));
+  finding.sentence = fmt::format("{} by an illegal address or instruction, first in {}", who(group),
+                                 source_of(*group.log, *group.first));
   if (behind > 0) {
     finding.sentence += fmt::format(
         "; {} of the same process that {} behind it may say nothing about their tactics, because "
@@ -206,7 +230,7 @@ Finding fault_finding(const Scene& scene, const Stopped& group) {
   return finding;
 }
 
-Finding of_class(const Scene& scene, const Stopped& group) {
+Finding of_class(const Stopped& group) {
   const ReasonClass kind = group.first->reason.kind;
   Finding finding = base_finding(group, json_name(kind));
   finding.title = to_string(kind);
@@ -216,7 +240,7 @@ Finding of_class(const Scene& scene, const Stopped& group) {
   if (kind == ReasonClass::kAlignment) why = "sizes do not divide as the kernel needs";
   if (kind == ReasonClass::kTimeout) why = one ? "it took too long" : "they took too long";
   if (kind == ReasonClass::kMemory) why = "the GPU's memory was full";
-  finding.sentence = fmt::format("{}: {}", who(scene, group), why);
+  finding.sentence = fmt::format("{}: {}", who(group), why);
   if (kind == ReasonClass::kNoKernel) finding.sentence += explain_hint(group);
   return finding;
 }
@@ -247,30 +271,30 @@ void conclude_failures(const Scene& scene, std::vector<Finding>& findings) {
   const std::size_t before = findings.size();
   std::vector<const Stopped*> groups;
   const std::map<Key, Stopped> all = group_stopped(scene);
+  const FailuresBehind failures(scene);
   for (const auto& [key, group] : all) {
     const Reason& reason = group.first->reason;
     groups.push_back(&group);
     switch (reason.kind) {
       case ReasonClass::kSharedMemory:
-        findings.push_back(reason.wanted_bytes ? shared_with_bytes(scene, group)
-                                               : of_class(scene, group));
+        findings.push_back(reason.wanted_bytes ? shared_with_bytes(scene, group) : of_class(group));
         break;
       case ReasonClass::kNotInitialised:
         findings.push_back(opaque(scene, group));
         break;
       case ReasonClass::kFault:
-        findings.push_back(fault_finding(scene, group));
+        findings.push_back(fault_finding(failures, group));
         break;
       case ReasonClass::kMemory:
       case ReasonClass::kTimeout:
       case ReasonClass::kNoKernel:
       case ReasonClass::kAlignment:
-        findings.push_back(of_class(scene, group));
+        findings.push_back(of_class(group));
         break;
       case ReasonClass::kNone:
       case ReasonClass::kUntuned:
       case ReasonClass::kUnknown:
-        findings.push_back(unexplained(scene, group));
+        findings.push_back(unexplained(group));
         break;
     }
   }

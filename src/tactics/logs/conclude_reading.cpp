@@ -100,10 +100,12 @@ void conclude_unread(const TacticLog& log, std::vector<Finding>& findings) {
     Finding finding =
         about(log, "dropped", "Not kept", static_cast<double>(log.dropped), "entries");
     finding.headline = false;
-    finding.sentence = fmt::format(
-        "{} holds more than {} different entries; {} of later ones are not in these numbers",
-        log.name, format_count(static_cast<double>(kMostEntries)),
-        counted(log.dropped, "line", "lines"));
+    const bool full = log.entries.size() >= kMostEntries;
+    finding.sentence =
+        fmt::format("{} holds more than {} {}; {} of later ones {} not in these numbers", log.name,
+                    format_count(static_cast<double>(full ? kMostEntries : kMostRanks)),
+                    full ? "different entries" : "ranks", counted(log.dropped, "line", "lines"),
+                    log.dropped == 1 ? "is" : "are");
     findings.push_back(std::move(finding));
   }
 }

@@ -37,28 +37,27 @@ void add_unfit(const Scene& scene, const TacticLog& log, std::int64_t bytes,
                     {"limit", static_cast<double>(limit), "B", arch_name(scene.limits)}};
   const std::string whose = log.devices.empty() ? "" : " for " + log.devices.front();
   if (worst == nullptr) {
-    finding.sentence =
-        fmt::format("All {}{} fit into the {} B of a block of {}",
-                    counted(known, "configuration", "configurations"), whose,
-                    format_count(static_cast<double>(limit)), arch_name(scene.limits));
+    finding.sentence = fmt::format("All {}{} fit into the {} of a block of {}",
+                                   counted(known, "configuration", "configurations"), whose,
+                                   bytes_text(limit), arch_name(scene.limits));
     findings.push_back(std::move(finding));
     return;
   }
   const std::int64_t wanted = triton_shared_bytes(*worst, bytes);
   const std::int64_t stages = triton_most_stages(*worst, bytes, limit);
-  const std::string what_fits = stages > 0
-                                    ? fmt::format("{} fit", counted(stages, "stage", "stages"))
-                                    : std::string("not even one buffer fits");
+  const std::string what_fits =
+      stages > 0
+          ? fmt::format("{} fit{}", counted(stages, "stage", "stages"), stages == 1 ? "s" : "")
+          : std::string("not even one buffer fits");
   finding.inputs.push_back({"wanted", static_cast<double>(wanted), "B", log.name});
   finding.sentence = fmt::format(
-      "{} of {}{} do not fit a block of {}: {}x{}x{} with {} stages at batch {} takes {} x ({} + "
-      "{}) x "
-      "{} x {} B = {} B of {} B; {}",
-      unfit, counted(known, "configuration", "configurations"), whose, arch_name(scene.limits),
-      worst->m, worst->n, worst->k, worst->stages, worst->batch,
+      "{} of {}{} {} not fit a block of {}: {}x{}x{} with {} at batch {} takes {} x ({} + {}) x {} "
+      "x {} B = {} of {}; {}",
+      unfit, counted(known, "configuration", "configurations"), whose, known == 1 ? "does" : "do",
+      arch_name(scene.limits), worst->m, worst->n, worst->k,
+      counted(worst->stages, "stage", "stages"), worst->batch,
       worst->stages > 1 ? fmt::format("({} - 1)", worst->stages) : "1", worst->m, worst->n,
-      worst->k, bytes, format_count(static_cast<double>(wanted)),
-      format_count(static_cast<double>(limit)), what_fits);
+      worst->k, bytes, bytes_text(wanted), bytes_text(limit), what_fits);
   findings.push_back(std::move(finding));
 }
 

@@ -16,7 +16,6 @@ struct Untuned {
   const TacticLog* log = nullptr;
   const Entry* first = nullptr;
   std::set<std::string> shapes;
-  std::set<std::string> programs;
 };
 
 std::map<std::string, Untuned> group_untuned(const Scene& scene, bool triton) {
@@ -33,7 +32,6 @@ std::map<std::string, Untuned> group_untuned(const Scene& scene, bool triton) {
         group.log = &log;
       }
       group.shapes.insert(entry.shape);
-      group.programs.insert(log.programs.begin(), log.programs.end());
     }
   }
   return groups;
@@ -73,27 +71,28 @@ bool log_shows(const Scene& scene, std::int64_t wanted) {
   });
 }
 
-// Why the default fails, where the log shows that it does.
-std::string default_fails(const Scene& scene, const Entry& entry) {
-  const bool fp8 = entry.shape.find("dtype=fp8_w8a8") != std::string::npos &&
-                   entry.shape.find("block_shape") == std::string::npos;
+// Why the default fails, of a log that shows that it does.
+std::string why_default_fails(const Scene& scene) {
   const std::int64_t wanted = triton_shared_bytes(kDefaultFp8, 1);
   const std::int64_t limit = scene.limits.shared_per_block;
-  if (!fp8 || wanted <= limit || !log_shows(scene, wanted)) return "";
+  if (wanted <= limit || !log_shows(scene, wanted)) return "";
   const std::int64_t stages = triton_most_stages(kDefaultFp8, 1, limit);
   TritonConfig fits = kDefaultFp8;
   fits.stages = stages;
   return fmt::format(
       "; the default of SGLang is 128x256x128 with 4 stages, and (4 - 1) x (128 + 256) x 128 x 1 B "
-      "= {} B, as the log's failure asks for, are more than the {} B of a block of {}; {} stages "
-      "take "
-      "{} B",
-      format_count(static_cast<double>(wanted)), format_count(static_cast<double>(limit)),
-      arch_name(scene.limits), stages,
-      format_count(static_cast<double>(triton_shared_bytes(fits, 1))));
+      "= {}, as the log's failure asks for, are more than the {} of a block of {}; {} take {}",
+      bytes_text(wanted), bytes_text(limit), arch_name(scene.limits),
+      counted(stages, "stage", "stages"), bytes_text(triton_shared_bytes(fits, 1)));
+}
+
+bool is_plain_fp8(const Entry& entry) {
+  return entry.shape.find("dtype=fp8_w8a8") != std::string::npos &&
+         entry.shape.find("block_shape") == std::string::npos;
 }
 
 void add_configs(const Scene& scene, std::vector<Finding>& findings) {
+  const std::string of_fp8 = why_default_fails(scene);
   for (const auto& [key, group] : group_untuned(scene, true)) {
     const std::string source = source_of(*group.log, *group.first);
     Finding finding{.id = "tactics.log.untuned." + id_part(key),
@@ -108,7 +107,7 @@ void add_configs(const Scene& scene, std::vector<Finding>& findings) {
         "made "
         "for other chips{}",
         group.first->op, group.first->shape, device.empty() ? "" : " on " + device, source,
-        default_fails(scene, *group.first));
+        is_plain_fp8(*group.first) ? of_fp8 : "");
     findings.push_back(std::move(finding));
   }
 }

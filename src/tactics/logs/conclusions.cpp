@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "base/units.h"
 #include "machine/spec.h"
 #include "tactics/logs/conclusion_parts.h"
 
@@ -60,6 +61,11 @@ std::optional<std::int64_t> operand_bytes_of(std::string_view dtype) {
 
 std::string arch_name(const BlockLimits& limits) {
   return fmt::format("sm_{}{}", limits.major, limits.minor);
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  const auto number = static_cast<double>(bytes);
+  return number < kMega ? format_count(number) + " B" : format_bytes(number);
 }
 
 std::string device_of(const TacticLog& log) {

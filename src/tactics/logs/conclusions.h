@@ -44,5 +44,7 @@ std::int64_t triton_most_stages(const TritonConfig& config, std::int64_t operand
 std::optional<std::int64_t> operand_bytes_of(std::string_view dtype);
 
 std::string arch_name(const BlockLimits& limits);  // "sm_120"
+// Exact below a million, as limits are compared: "102,400 B"; beyond it "1.049 MB".
+std::string bytes_text(std::int64_t bytes);
 
 }  // namespace nibble::logs

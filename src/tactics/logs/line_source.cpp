@@ -117,9 +117,9 @@ bool begins_with_glog(std::string_view text) {
 // "(Worker_TP0 pid=7)", "(EngineCore_0 pid=7)": the rest behind it; "" where the line begins
 // otherwise.
 std::string_view behind_worker(std::string_view text) {
-  constexpr std::size_t kMostName = 80;
+  constexpr std::size_t kMostWorker = 80;
   const std::size_t end = text.find(')');
-  if (!text.starts_with('(') || end == std::string_view::npos || end > kMostName) return {};
+  if (!text.starts_with('(') || end == std::string_view::npos || end > kMostWorker) return {};
   const std::string_view name = text.substr(1, end - 1);
   const bool worker = name.find("pid=") != std::string_view::npos || name.starts_with("Worker");
   return worker ? text.substr(end + 1) : std::string_view();
@@ -179,6 +179,28 @@ bool begins_with_brackets(std::string_view text) {
   return false;
 }
 
+// Bytes of the character that a text begins with; 0 where it is none (The Unicode Standard, table
+// 3-7, well-formed UTF-8 byte sequences).
+std::size_t character_length(std::string_view text) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead < 0xC2 || lead > 0xF4) return 0;
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (text.size() < length) return 0;
+  unsigned char least = 0x80;
+  unsigned char most = 0xBF;
+  if (lead == 0xE0) least = 0xA0;  // else a shorter form
+  if (lead == 0xF0) least = 0x90;
+  if (lead == 0xED) most = 0x9F;  // surrogates
+  if (lead == 0xF4) most = 0x8F;  // beyond U+10FFFF
+  if (byte(1) < least || byte(1) > most) return 0;
+  for (std::size_t at = 2; at < length; ++at) {
+    if ((byte(at) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
 }  // namespace
 
 bool has_carried_time(std::string_view line) {
@@ -211,6 +233,18 @@ std::string without_escapes(std::string_view text) {
     }
   }
   return clean;
+}
+
+std::string whole_characters(std::string text) {
+  const bool plain = std::all_of(text.begin(), text.end(),
+                                 [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (plain) return text;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = character_length(std::string_view(text).substr(at));
+    if (length == 0) text[at] = '?';
+    at += std::max<std::size_t>(length, 1);
+  }
+  return text;
 }
 
 std::string rank_of(std::string_view line) {
@@ -258,7 +292,7 @@ bool LineSource::next(LogLine& line) {
     ++at_;
   }
   if (!found && raw_.empty()) return false;
-  line.text = without_escapes(raw_);
+  line.text = whole_characters(without_escapes(raw_));
   return true;
 }
 

@@ -16,7 +16,7 @@
 namespace nibble::logs {
 
 struct LogLine {
-  std::string text;         // of at most kMostLine bytes; what is longer is cut
+  std::string text;         // UTF-8 of at most kMostLine bytes; what is longer is cut
   std::int64_t number = 0;  // from 1, counted by line feeds
 };
 
@@ -29,7 +29,6 @@ class LineSource {
 
   // Carriage returns end a line as well: progress bars overwrite themselves with them.
   bool next(LogLine& line);
-  std::int64_t line_feeds() const { return feeds_; }
 
   static constexpr std::size_t kMostLine = 32 * 1024;
 
@@ -47,6 +46,10 @@ class LineSource {
 
 // Without the escape sequences of terminals: colours, titles, cursor movements.
 std::string without_escapes(std::string_view text);
+
+// UTF-8: each byte that belongs to no character is a "?". One mark, whatever is wrong with it:
+// surrogates and overlong forms too, which look like characters.
+std::string whole_characters(std::string text);
 
 // From what loggers of vLLM, SGLang and TensorRT-LLM put before their messages:
 // "(Worker_TP3 pid=7)", "(VllmWorker rank=1 pid=7)", "[2026-01-02 03:04:05 DP4 TP4]",

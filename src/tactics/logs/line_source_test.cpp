@@ -69,6 +69,27 @@ TEST(LineSource, ColoursAndTitlesGo) {
   EXPECT_EQ(without_escapes("\x1b"), "");
 }
 
+TEST(LineSource, BytesOfNoCharacterAreOneMark) {
+  // The Unicode Standard, table 3-7: a lone lead, a surrogate, overlong forms, beyond U+10FFFF, and
+  // a character that ends early.
+  EXPECT_EQ(whole_characters("a\xFF\xFE\xC3+b"), "a???+b");
+  EXPECT_EQ(whole_characters("\xED\xA0\x80|\xED\x9F\xBF"), "???|\xED\x9F\xBF");
+  EXPECT_EQ(whole_characters("\xC0\x80|\xE0\x80\x80|\xF0\x80\x80\x80"), "??|???|????");
+  EXPECT_EQ(whole_characters("\xF4\x90\x80\x80|\xF4\x8F\xBF\xBF"), "????|\xF4\x8F\xBF\xBF");
+  EXPECT_EQ(whole_characters("\xE2\x82"), "??");
+  const std::string good = "\xC3\xA9 \xE2\x82\xAC \xF0\x9D\x84\x9E \xEF\xBF\xBD";
+  EXPECT_EQ(whole_characters(good), good);
+  std::string_view rest = "Mo\xED\xA0\x80Runner\n";
+  LineSource lines([&](std::span<char> buffer) {
+    const std::size_t count = rest.copy(buffer.data(), buffer.size());
+    rest.remove_prefix(count);
+    return count;
+  });
+  LogLine line;
+  ASSERT_TRUE(lines.next(line));
+  EXPECT_EQ(line.text, "Mo???Runner");
+}
+
 TEST(LineSource, RanksAsLoggersWriteThem) {
   // vLLM, several releases (flashinfer issues 2077, 2800; vLLM documentation)
   EXPECT_EQ(rank_of("(Worker_PP0 pid=38385) 2025-11-11 06:41:27,319 - WARNING"), "PP0");

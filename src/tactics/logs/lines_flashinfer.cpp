@@ -112,9 +112,12 @@ LineEvent read_profiling(std::string_view message) {
   LineEvent event = entry_event(Status::kTried);
   set_runner(event.entry, *what);
   set_shape(event.entry, between(message, ", shapes=", ", avg_time ").value_or(""));
-  double milliseconds = 0;
-  const auto read = std::from_chars(time->data(), time->data() + time->size(), milliseconds);
-  if (read.ec == std::errc() && milliseconds >= 0) event.entry.time_ms = milliseconds;
+  event.entry.time_ms = milliseconds_of(*time);
+  if (!event.entry.time_ms) {  // "avg_time inf": it did not run, and a line before may say why
+    event.entry.status = Status::kSkipped;
+    event.entry.reason.kind = ReasonClass::kUnknown;
+    event.kind = Kind::kDetail;
+  }
   event.timed = true;
   return event;
 }

@@ -1,8 +1,6 @@
 // Formats: tensorrt_llm/_torch/autotuner.py of NVIDIA/TensorRT-LLM: commit 000a01de (with the
 // colon, as FlashInfer), the release with AutoTunerProfilingCache, and "Candidate:" of pull request
 // 19162.
-#include <charconv>
-
 #include "base/text.h"
 #include "tactics/logs/line_events.h"
 #include "tactics/logs/python_text.h"
@@ -42,13 +40,6 @@ LineEvent failed_message(std::string_view message) {
   event.entry.reason = classify(between(message, ". Error: ", "").value_or(""));
   event.continues = true;
   return event;
-}
-
-std::optional<double> milliseconds_of(std::string_view text) {
-  double value = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool finite = fault == std::errc() && value >= 0 && value < 1e12;
-  return finite ? std::optional(value) : std::nullopt;
 }
 
 // "Profiled runner=R, tactic=T, shapes=S: 0.012345ms."

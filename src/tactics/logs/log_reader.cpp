@@ -16,7 +16,6 @@ using Kind = LineEvent::Kind;
 // CUTLASS's reasons are followed by the tactic's fields and a trace of the stack.
 constexpr int kContinuation = 40;
 constexpr std::size_t kMostOpen = 4096;  // entries of a rank that wait for their operation
-constexpr std::size_t kMostRanks = 4096;
 
 constexpr std::string_view kMarker = "[autotun";  // "[Autotuner]", "[AutoTuner]", "[AutoTunner]"
 
@@ -107,10 +106,15 @@ void learn_versions(std::string_view text, Collector& collector) {
 
 }  // namespace
 
-LogReader::Rank& LogReader::state_of(const std::string& rank) {
+LogReader::Rank* LogReader::known_state(const std::string& rank) {
   const auto found = ranks_.find(rank);
-  if (found != ranks_.end()) return found->second;
-  return ranks_.size() < kMostRanks ? ranks_[rank] : ranks_.begin()->second;
+  return found == ranks_.end() ? nullptr : &found->second;
+}
+
+LogReader::Rank* LogReader::state_of(const std::string& rank) {
+  Rank* known = known_state(rank);
+  if (known != nullptr || ranks_.size() >= kMostRanks) return known;
+  return &ranks_[rank];
 }
 
 void LogReader::read(const LogLine& line) {
@@ -131,11 +135,15 @@ void LogReader::read(const LogLine& line) {
     collector_.device(event->entry.device);
     event->entry.rank = rank_of(line.text);
     event->entry.line = line.number;
-    if (continuing_ > 0 && begins_message(line.text)) end_reason(state_of(event->entry.rank));
+    Rank* rank = known_state(event->entry.rank);
+    if (rank != nullptr && begins_message(line.text)) end_reason(*rank);
     collector_.add(std::move(event->entry));
     return;
   }
-  if (continuing_ > 0 && continue_reason(line, state_of(rank_of(line.text)))) return;
+  if (continuing_ > 0) {
+    Rank* rank = known_state(rank_of(line.text));
+    if (rank != nullptr && continue_reason(line, *rank)) return;
+  }
   if (may_be_failure(line.text)) read_failure(line);
 }
 
@@ -171,12 +179,16 @@ void LogReader::read_message(const Place& place, std::string_view before,
   if (event.kind != Kind::kNothing) {
     collector_.program(tensorrt ? "TensorRT-LLM" : "FlashInfer");
   }
-  Rank& rank = state_of(place.rank);
-  end_reason(rank);
+  Rank* rank = state_of(place.rank);
+  if (rank == nullptr) {
+    if (event.kind == Kind::kEntry || event.kind == Kind::kDetail) ++collector_.log().dropped;
+    return;
+  }
+  end_reason(*rank);
   event.entry.rank = place.rank;
   event.entry.line = place.line;
-  rank.carried = has_carried_time(before);
-  take(std::move(event), rank);
+  rank->carried = has_carried_time(before);
+  take(std::move(event), *rank);
 }
 
 void LogReader::take(LineEvent event, Rank& rank) {
@@ -289,17 +301,18 @@ void LogReader::take_counted(Entry entry, Rank& rank) {
 // What the kernels printed is why the tactics were skipped, where they all printed the same. Lines
 // of kernels often lack the rank of the process.
 void LogReader::give_reason(Entry& counted, Rank& rank) {
-  Rank& source = rank.loose.empty() ? state_of("") : rank;
-  const auto first = std::find_if(source.loose.begin(), source.loose.end(),
+  Rank* source = rank.loose.empty() ? known_state("") : &rank;
+  if (source == nullptr) return;
+  const auto first = std::find_if(source->loose.begin(), source->loose.end(),
                                   [&](const Entry& failure) { return failure.line > rank.since; });
-  if (first == source.loose.end()) return;
-  const bool alike = std::all_of(first, source.loose.end(), [&](const Entry& failure) {
+  if (first == source->loose.end()) return;
+  const bool alike = std::all_of(first, source->loose.end(), [&](const Entry& failure) {
     return failure.reason.kind == first->reason.kind;
   });
   if (!alike) return;
   counted.reason = first->reason;
   counted.line = first->line;
-  source.told_from = first->line;
+  source->told_from = first->line;
 }
 
 // What stands in a tuner's count already is no failure of its own.
@@ -318,9 +331,13 @@ void LogReader::read_failure(const LogLine& line) {
   Entry& entry = event->entry;
   entry.rank = rank_of(line.text);
   entry.line = line.number;
-  Rank& rank = state_of(entry.rank);
-  drop_told(rank);
-  std::vector<Entry>& loose = rank.loose;
+  Rank* rank = state_of(entry.rank);
+  if (rank == nullptr) {
+    ++collector_.log().dropped;
+    return;
+  }
+  drop_told(*rank);
+  std::vector<Entry>& loose = rank->loose;
   if (!loose.empty() && loose.back().reason.text == entry.reason.text &&
       loose.back().runner == entry.runner) {
     ++loose.back().count;

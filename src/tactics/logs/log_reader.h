@@ -55,7 +55,10 @@ class LogReader {
   void drop_told(Rank& rank);
   void end_reason(Rank& rank);
   void flush(Rank& rank, std::string_view op);
-  Rank& state_of(const std::string& rank);
+  // Nothing where there are kMostRanks already.
+  Rank* state_of(const std::string& rank);
+  // Nothing where no message of it was read.
+  Rank* known_state(const std::string& rank);
 
   Collector& collector_;
   std::map<std::string, Rank> ranks_;

@@ -183,6 +183,23 @@ TEST(LogReader, AChoiceHasTheTimeOfItsTactic) {
   EXPECT_FALSE(log.entries[3].time_ms.has_value());  // of another shape
 }
 
+TEST(LogReader, AnInfiniteTimeIsNoTime) {
+  const std::string line =
+      "(Worker_TP0 pid=7) [Autotuner]: profiling <a.MoERunner object at 0x7c> 15, shapes=((4, "
+      "64),), "
+      "avg_time inf\n";
+  const TacticLog alone = read_lines_of(line);
+  ASSERT_EQ(alone.entries.size(), 1u);
+  EXPECT_EQ(alone.entries[0].status, Status::kSkipped);
+  EXPECT_EQ(alone.entries[0].time_ms, std::nullopt);
+  EXPECT_EQ(alone.entries[0].bucket, 4);
+  // Behind the reason it adds the shape.
+  const TacticLog behind = read_lines_of(std::string(kSkippedOnce) + line);
+  ASSERT_EQ(behind.entries.size(), 1u);
+  EXPECT_EQ(behind.entries[0].reason.kind, ReasonClass::kNotInitialised);
+  EXPECT_EQ(behind.entries[0].bucket, 4);
+}
+
 TEST(LogReader, ConfigurationsOfTwoBatchesAreTwo) {
   constexpr std::string_view kConfig =
       R"({"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "num_stages": 3})";

@@ -103,4 +103,13 @@ std::optional<std::int64_t> first_number(std::string_view text) {
   return number;
 }
 
+std::optional<double> milliseconds_of(std::string_view text) {
+  constexpr double kMostMilliseconds = 1e12;
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  // Also false for "inf" and "nan", which from_chars takes.
+  const bool finite = fault == std::errc() && value >= 0 && value < kMostMilliseconds;
+  return finite ? std::optional(value) : std::nullopt;
+}
+
 }  // namespace nibble::logs

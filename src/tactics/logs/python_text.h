@@ -34,5 +34,8 @@ RunnerAndTactic split_runner(std::string_view text);
 std::string plain_shape(std::string_view text);
 // Nothing where the first one is negative: -1 is a size that was left open.
 std::optional<std::int64_t> first_number(std::string_view text);
+// The time that a text begins with, "0.0123ms"; nothing for "inf", which tuners write for what did
+// not run, for "nan", and for what is no time.
+std::optional<double> milliseconds_of(std::string_view text);
 
 }  // namespace nibble::logs

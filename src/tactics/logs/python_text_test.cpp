@@ -51,6 +51,15 @@ TEST(PythonText, AnOpenSizeIsNoNumber) {
   EXPECT_EQ(first_number("99999999999999999999999"), std::nullopt);
 }
 
+TEST(PythonText, TimesAreNumbersOrNone) {
+  EXPECT_EQ(milliseconds_of("0.5"), 0.5);
+  EXPECT_EQ(milliseconds_of("0.125ms."), 0.125);
+  EXPECT_EQ(milliseconds_of("0"), 0.0);
+  for (const char* none : {"inf", "infms", "-inf", "nan", "-1", "1e300", "ms", ""}) {
+    EXPECT_EQ(milliseconds_of(none), std::nullopt) << none;
+  }
+}
+
 TEST(PythonText, BetweenEndsWithTheTextWhereTheEndIsMissing) {
   EXPECT_EQ(between("a=1, b=2", "a=", ", "), "1");
   EXPECT_EQ(between("a=1", "a=", ", "), "1");

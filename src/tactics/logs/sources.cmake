@@ -26,6 +26,7 @@ set(log_tests
   logs/conclusions_test.cpp
   logs/line_source_test.cpp
   logs/log_reader_test.cpp
+  logs/many_test.cpp
   logs/python_text_test.cpp
   logs/reasons_test.cpp
   logs/tactic_log_test.cpp)

@@ -64,7 +64,7 @@ struct TacticLog {
   std::int64_t lines = 0;                        // of a log
   std::int64_t unread = 0;                       // lines of a tuner that no rule knows
   std::string first_unread;                      // one of them
-  std::int64_t dropped = 0;  // entries beyond kMostEntries, counted and not kept
+  std::int64_t dropped = 0;  // entries beyond kMostEntries or of more than kMostRanks, not kept
   std::optional<std::int64_t>
       saved;                 // configurations that the tuner wrote to its cache, at its end
   bool shows_tried = false;  // timings are logged, so that what is missing was not tried
@@ -74,6 +74,7 @@ struct TacticLog {
 };
 
 inline constexpr std::size_t kMostEntries = 100'000;
+inline constexpr std::size_t kMostRanks = 4096;
 
 // A log is read line by line: memory grows with what differs, not with the file. Input errors: a
 // file that is missing, empty, a folder, binary or UTF-16, JSON that ends early, JSON that is no

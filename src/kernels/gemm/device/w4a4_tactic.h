@@ -52,14 +52,13 @@ NIBBLE_HOST_DEVICE constexpr int block_of(WeightFormat format) {
   return format == WeightFormat::kNvfp4 ? 16 : 32;
 }
 
-// Bytes of shared memory, and where each part begins: the ring of M's codes, of N's, the ring of
-// scale words [k / (4 blocks)][rows] of M and of N, two barriers a stage, the rows of tokens of a
-// tile, and two tables of all experts.
+// Bytes of shared memory, and where each part begins: the ring of M's codes (at 0), of N's, the
+// ring of scale words [k / (4 blocks)][rows] of M and of N, two barriers a stage, the rows of
+// tokens of a tile, and two tables of all experts.
 struct W4A4Shared {
   uint32_t m_stage = 0;  // codes of a stage
   uint32_t n_stage = 0;
   uint32_t scale_stage = 0;  // scale words of both sides in a stage
-  uint32_t m_begin = 0;
   uint32_t n_begin = 0;
   uint32_t scale_begin = 0;
   uint32_t barrier_begin = 0;
