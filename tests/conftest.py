@@ -5,11 +5,13 @@ ctest sets NIBBLE_BINARY, NIBBLE_BUILD_DIR and NIBBLE_SOURCE_DIR; without them t
 import os
 import pathlib
 import pty
+import re
 import select
 import struct
 import subprocess
 import fcntl
 import termios
+import time
 
 import pytest
 
@@ -36,6 +38,27 @@ def build_dir():
 @pytest.fixture(scope="session")
 def source_dir():
     return _path("NIBBLE_SOURCE_DIR")
+
+
+def wait_until(condition, what):
+    """A minute at most, which only a failure takes: for the state itself, not for a time."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.005)
+
+
+def when_handled(process, sign):
+    """Waits until the process has a handler for the signal: before, it dies of it. Returns the signal."""
+    status = pathlib.Path(f"/proc/{process.pid}/status")
+
+    def handled():
+        assert process.poll() is None, f"ended with {process.returncode} before it could have a signal"
+        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+        return int(caught[1], 16) >> (sign - 1) & 1
+
+    wait_until(handled, f"a handler of {sign.name}")
+    return sign
 
 
 def environment(**changes):

@@ -31,7 +31,7 @@ class PageServer {
           Page page = take(std::string(request.path()));
           net::Headers headers = {{"Content-Type", "text/plain"}};
           // A negative status: silence.
-          if (page.status < 0) co_await net::sleep_for(2'000'000'000);
+          if (page.status < 0) co_await net::sleep_for(60'000'000'000);
           co_await writer.respond(page.status, std::move(headers), std::move(page.body));
         });
     EXPECT_TRUE(port.ok());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <thread>
 
+#include "base/eventually.h"
 #include "base/file.h"
 #include "base/testing.h"
 #include "base/text.h"
@@ -41,9 +42,8 @@ TEST(MockServer, TimesAreThoseOfTheScriptAndOfTheTruth) {
   for (std::size_t token = 0; token < 10; ++token) {
     const Nanoseconds due = truth.arrival + (20 + 5 * static_cast<Nanoseconds>(token)) * kMs;
     EXPECT_EQ(truth.chunks[token].due, due);
-    // Generous: the machine of the test may be busy. Exactness is what the benchmark is for.
+    // Never early; how late is measured by bench/mock_stream.
     EXPECT_GT(truth.written[token], due - kMs);
-    EXPECT_LT(truth.written[token], due + 50 * kMs);
     EXPECT_GE(answer.arrivals[token].at, due - kMs);
   }
   EXPECT_EQ(mock.stats().error.count, 11U);
@@ -73,7 +73,7 @@ TEST(MockServer, EarlyEndsSayStop) {
 }
 
 TEST(MockServer, FourRunAndTheOthersWait) {
-  MockScript script = quick(20, 1);
+  MockScript script = quick(500, 1);  // all ten have come before the first has ended
   script.capacity = 4;
   RunningMock mock = start(script);
   TestClient client(mock.url());
@@ -94,22 +94,24 @@ TEST(MockServer, FourRunAndTheOthersWait) {
 }
 
 TEST(MockServer, ThoseWhoLeaveTheQueueLoseTheirPlace) {
-  MockScript script = quick(300, 0);
+  MockScript script = quick(3000, 0);
   script.capacity = 1;
   RunningMock mock = start(script);
-  TestClient patient(mock.url());
-  TestClient hasty(mock.url(), {.first_byte = 60 * kMs, .total = 60 * kMs});
-  std::thread leaves([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    const Answer answer = hasty.ask(kCompletions, completion(1));
-    EXPECT_NE(answer.exchange.fault, net::NetFault::kNone);
+  std::thread stays([url = mock.url()] {
+    EXPECT_TRUE(TestClient(url).ask(kCompletions, completion(1)).exchange.ok());
   });
-  patient.ask(kCompletions, completion(1));
-  leaves.join();
+  EXPECT_TRUE(eventually([&] { return mock.stats().running == 1; }));
+  // Until it has come as far as the queue.
+  for (Nanoseconds span = 60 * kMs; mock.stats().requests < 2 && span < 60'000 * kMs; span *= 2) {
+    TestClient hasty(mock.url(), {.total = span});
+    EXPECT_NE(hasty.ask(kCompletions, completion(1)).exchange.fault, net::NetFault::kNone);
+  }
+  stays.join();
   settle(mock);
   const MockStats stats = mock.stats();
   EXPECT_EQ(stats.running, 0);
   EXPECT_EQ(stats.waiting, 0);
+  EXPECT_EQ(stats.most_running, 1);
   EXPECT_EQ(stats.completed, 1);
 }
 

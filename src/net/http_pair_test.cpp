@@ -72,6 +72,7 @@ TEST(HttpPair, WhatTheKernelDoesNotTakeAtOnceIsDrained) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   std::atomic<int> at_once = 0;
   std::atomic<int> drained = 0;
+  std::atomic<bool> full = false;
   Pair pair([&](ServerRequest, ResponseWriter& writer) -> awaitable<void> {
     Headers headers = event_stream();
     co_await writer.head(200, std::move(headers), Framing::chunked());
@@ -79,6 +80,7 @@ TEST(HttpPair, WhatTheKernelDoesNotTakeAtOnceIsDrained) {
     for (int i = 0; i < kPieces; ++i) {
       const std::string piece(kBytes, static_cast<char>('a' + i));
       if (writer.write_now(piece)) continue;
+      full = true;
       const bool sent = co_await writer.drain();
       if (sent) ++drained;
     }
@@ -86,12 +88,17 @@ TEST(HttpPair, WhatTheKernelDoesNotTakeAtOnceIsDrained) {
   });
   class SlowAtFirst : public Recorder {
    public:
+    explicit SlowAtFirst(const std::atomic<bool>& full) : full_(full) {}
     bool on_bytes(std::string_view bytes, Nanoseconds received_at) override {
-      if (body.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const bool was_full = !body.empty() || eventually([this] { return full_.load(); });
+      EXPECT_TRUE(was_full);
       return Recorder::on_bytes(bytes, received_at);
     }
+
+   private:
+    const std::atomic<bool>& full_;
   };
-  SlowAtFirst sink;
+  SlowAtFirst sink(full);
   const Exchange exchange = pair.client.get("/", sink);
   EXPECT_TRUE(exchange.ok()) << exchange.message;
   std::string whole = "first ";
@@ -107,18 +114,17 @@ TEST(HttpPair, WriteNowSaysThatThePeerIsGone) {
     Headers headers = event_stream();
     co_await writer.head(200, std::move(headers), Framing::chunked());
     writer.write_now("data: 1\n\n");
-    co_await writer.sleep_until(monotonic_now() + 5'000 * kMillisecond);
+    co_await writer.sleep_until(monotonic_now() + 60'000 * kMillisecond);
     const bool now = writer.write_now("data: 2\n\n");
     const bool later = co_await writer.drain();
     answer = 2 * static_cast<int>(now) + static_cast<int>(later);
   });
   Recorder sink(1);  // wants no more
   EXPECT_TRUE(pair.client.get("/", sink).stopped);
-  const Nanoseconds limit = monotonic_now() + 1'000 * kMillisecond;
-  while (answer < 0 && monotonic_now() < limit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  const Nanoseconds gone = monotonic_now();
+  EXPECT_TRUE(eventually([&] { return answer >= 0; }));
   EXPECT_EQ(answer, 0);
+  EXPECT_LT(milliseconds(monotonic_now() - gone), 20'000);  // of the minute that it would sleep
 }
 
 // Counts the events of a stream and checks that they are its own and in order.
@@ -161,7 +167,7 @@ TEST(HttpPair, AThousandStreams) {
   std::atomic<int> running = kStreams;
   std::atomic<int> most_at_once = 0;
   std::atomic<int> at_once = 0;
-  for (int i = 0; i < kStreams; ++i) {
+  const auto start = [&](int i) {
     pair.client.loops.spawn(0, [&, i]() -> awaitable<void> {
       most_at_once = std::max<int>(most_at_once, ++at_once);
       StreamCheck sink(fmt::format("/{}", i));
@@ -171,11 +177,13 @@ TEST(HttpPair, AThousandStreams) {
       --at_once;
       --running;
     });
-  }
-  const Nanoseconds limit = monotonic_now() + 30'000 * kMillisecond;
-  while (running > 0 && monotonic_now() < limit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  };
+  // From the loop itself, which begins all of them before it turns to what the first receives.
+  pair.client.loops.run(0, [&]() -> awaitable<void> {
+    for (int i = 0; i < kStreams; ++i) start(i);
+    co_return;
+  });
+  EXPECT_TRUE(eventually([&] { return running == 0; }));
   EXPECT_EQ(whole, kStreams);
   EXPECT_EQ(most_at_once, kStreams);  // no hidden limit of the pool
   EXPECT_EQ(pair.server.counts().requests, static_cast<std::uint64_t>(kStreams));

@@ -135,11 +135,16 @@ TEST(HttpReuse, KeepsNoMoreThanItMay) {
 }
 
 TEST(HttpReuse, SeesThatAnIdleConnectionWasClosed) {
-  const RawServer server(answer_with("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+  std::atomic<int> closed = 0;
+  const RawServer server([&](int socket, int) {
+    receive_request(socket);
+    send_all(socket, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    if (end_is_received(socket)) ++closed;
+  });
   TestClient client(server.port());
   Recorder sink;
   EXPECT_TRUE(client.get("/", sink).ok());
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(eventually([&] { return closed == 1; }));
   const Exchange second = client.get("/", sink);
   EXPECT_TRUE(second.ok());
   EXPECT_TRUE(second.stamps.connected_anew);

@@ -167,14 +167,13 @@ TEST(HttpServer, ContinuesWhoWaitsForIt) {
 }
 
 TEST(HttpServer, SlowAndIdlePeersAreLetGo) {
-  const ServerOptions options{.idle_timeout = 60 * kMillisecond,
-                              .request_timeout = 60 * kMillisecond};
-  const Served served(echo, options);
-  EXPECT_EQ(served.answer_to(""), "");
+  const Served impatient(echo, {.idle_timeout = 60 * kMillisecond});
+  EXPECT_EQ(impatient.answer_to(""), "");
+  const Served served(echo, {.request_timeout = 60 * kMillisecond});
   EXPECT_EQ(status_line(served.answer_to("GET / HT")), "HTTP/1.1 408 Request Timeout");
 }
 
-// The handler sleeps for long; the peer closes, or resets, and it must know within 100 ms.
+// The handler sleeps for a minute; the peer closes, or resets, and it must know long before.
 TEST(HttpServer, NoticesThatThePeerIsGone) {
   for (const bool reset : {false, true}) {
     std::atomic<Nanoseconds> noticed = 0;
@@ -182,7 +181,7 @@ TEST(HttpServer, NoticesThatThePeerIsGone) {
     std::atomic<bool> started = false;
     Served served([&](ServerRequest, ResponseWriter& writer) -> awaitable<void> {
       started = true;
-      const bool slept = co_await writer.sleep_until(monotonic_now() + 5000 * kMillisecond);
+      const bool slept = co_await writer.sleep_until(monotonic_now() + 60'000 * kMillisecond);
       if (!slept) noticed = monotonic_now();
       std::string text = "x";
       const bool written = co_await writer.raw(std::move(text));
@@ -190,14 +189,13 @@ TEST(HttpServer, NoticesThatThePeerIsGone) {
     });
     RawClient client(served.port);
     send_all(client.socket(), "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    while (!started) std::this_thread::yield();
+    ASSERT_TRUE(eventually([&] { return started.load(); }));
     if (reset) close_with_reset(client.socket());
     const Nanoseconds closed = monotonic_now();
     client.close();
-    while (polled == 0 && monotonic_now() < closed + 3000 * kMillisecond) std::this_thread::yield();
+    EXPECT_TRUE(eventually([&] { return polled != 0; }));
     ASSERT_NE(noticed, 0);
-    EXPECT_LT(milliseconds(noticed - closed), 100);
-    EXPECT_NE(polled, 0);
+    EXPECT_LT(milliseconds(noticed - closed), 20'000);
   }
 }
 
@@ -226,9 +224,7 @@ TEST(HttpServer, ABlockedWriteEndsWithThePeer) {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     EXPECT_FALSE(ended);
   }
-  const Nanoseconds limit = monotonic_now() + 2000 * kMillisecond;
-  while (!ended && monotonic_now() < limit) std::this_thread::yield();
-  EXPECT_TRUE(ended);
+  EXPECT_TRUE(eventually([&] { return ended.load(); }));
 }
 
 TEST(HttpServer, FaultsOnDemand) {
@@ -274,9 +270,9 @@ TEST(HttpServer, HeaderFieldsCannotWriteFieldsOfTheirOwn) {
 struct Stop {
   std::atomic<bool> started = false;
   std::atomic<bool> slept_to_the_end = false;
-  awaitable<void> handle(ResponseWriter& writer) {
+  awaitable<void> handle(ResponseWriter& writer, Nanoseconds span) {
     started = true;
-    const bool slept = co_await writer.sleep_until(monotonic_now() + 150 * kMillisecond);
+    const bool slept = co_await writer.sleep_until(monotonic_now() + span);
     slept_to_the_end = slept;
     Headers none;
     std::string text = "done";
@@ -287,7 +283,8 @@ struct Stop {
 TEST(HttpServer, StopsGracefullyOrNot) {
   for (const bool graceful : {true, false}) {
     Stop stop;
-    Served served([&](ServerRequest, ResponseWriter& writer) { return stop.handle(writer); });
+    const Nanoseconds span = (graceful ? 150 : 60'000) * kMillisecond;
+    Served served([&](ServerRequest, ResponseWriter& writer) { return stop.handle(writer, span); });
     const RawClient idle(served.port);
     const RawClient busy(served.port);
     send_all(busy.socket(), "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -295,12 +292,12 @@ TEST(HttpServer, StopsGracefullyOrNot) {
     std::string answer;
     std::thread reader([&] { answer = receive_to_end(busy.socket()); });
     const Nanoseconds begin = monotonic_now();
-    served.server.stop(graceful ? 5000 * kMillisecond : 0);
+    served.server.stop(graceful ? 30'000 * kMillisecond : 0);
     const double took = milliseconds(monotonic_now() - begin);
     reader.join();
     EXPECT_EQ(body_of(answer), graceful ? "done" : "");
     EXPECT_EQ(stop.slept_to_the_end, graceful);
-    EXPECT_LT(took, graceful ? 2000 : 140);
+    EXPECT_LT(took, 20'000);  // neither all of its grace nor the handler's minute
     EXPECT_EQ(served.server.counts().open, 0U);
     EXPECT_EQ(receive_to_end(idle.socket()), "");
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);

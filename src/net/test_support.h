@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/eventually.h"
 #include "net/http_client.h"
 #include "net/loop.h"
 
@@ -39,8 +40,10 @@ class Recorder : public BodySink {
   bool on_bytes(std::string_view bytes, Nanoseconds received_at) override {
     body.append(bytes);
     times.push_back(received_at);
+    began = true;
     return body.size() < most_;
   }
+  std::atomic<bool> began = false;  // the first bytes are here: for other threads
   int heads = 0;
   int head_status = 0;
   std::string body;
@@ -99,6 +102,18 @@ inline std::string receive_to_end(int socket) {
 inline void close_with_reset(int socket) {
   const linger now = {.l_onoff = 1, .l_linger = 0};
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+}
+
+// Ends what this side sends and waits until the peer's kernel has acknowledged it: from then on the
+// peer cannot take the connection for an open one.
+inline bool end_is_received(int socket) {
+  ::shutdown(socket, SHUT_WR);
+  return eventually([socket] {
+    tcp_info info = {};
+    socklen_t size = sizeof info;
+    ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size);
+    return info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1;
+  });
 }
 
 // A listening socket without anybody who accepts.
@@ -169,6 +184,15 @@ inline RawServer::Serve answer_with(std::string bytes) {
     receive_request(socket);
     send_all(socket, bytes);
   };
+}
+
+// A byte each 20 ms until the client has had enough.
+inline void trickle(int socket, int) {
+  receive_request(socket);
+  send_all(socket, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+  for (int i = 0; i < 1000 && send_all(socket, "x"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 // A connected plain socket.

@@ -173,11 +173,11 @@ TEST_F(Tls, CancelledMidStream) {
   Url url = local_url(*port);
   url.tls = true;
   TestClient client(url, {.verify_certificate = false});
+  Recorder sink;
   std::thread canceller([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    EXPECT_TRUE(eventually([&] { return sink.began.load(); }));
     client.client.cancel_all();
   });
-  Recorder sink;
   EXPECT_EQ(name_of(client.get("/", sink).fault), "cancelled");
   EXPECT_NE(sink.body, "");
   canceller.join();

@@ -80,57 +80,58 @@ TEST(Faults, TheConfigurationShowsThem) {
   EXPECT_EQ(inject->dump(0), R"({"step_stall_ms":0,"front_end_block_ms":1,"router_bias":0})");
 }
 
-// A request and each of its tokens cost the loop 20 ms, the engine nothing: 5 tokens and a request
-// are 120 ms at the least, wherever the engine is meanwhile.
+// A request and each of its tokens cost the loop 100 ms, the engine nothing: 5 tokens and a request
+// are 600 ms at the least, wherever the engine is meanwhile.
 TEST(Faults, AFrontEndTakesItsTimeForRequestsAndTokens) {
   ServeOptions options;
-  options.inject.front_end_block = 20 * kMs;
+  options.inject.front_end_block = 100 * kMs;
   TestServer server({}, options);
   const Nanoseconds begin = monotonic_now();
   const api::Answer answer = server.ask(
       kCompletions, R"({"prompt":"abcdefgh","max_tokens":5,"ignore_eos":true,"stream":true})");
   const Nanoseconds took = monotonic_now() - begin;
   EXPECT_EQ(answer.exchange.status, 200);
-  EXPECT_GE(took, 6 * 20 * kMs);
+  EXPECT_GE(took, 6 * 100 * kMs);
   // The engine has been done for long: its steps are no slower.
-  EXPECT_LT(server.state().find("step_time_s")->as_number(), 0.06);
+  EXPECT_LT(server.state().find("step_time_s")->as_number(), 0.4);
 }
 
 // Pages get their turn between the updates of an answer: what a diagnosis reads does not wait for
-// the whole backlog (400 ms here), and the answer is the same.
+// the whole backlog (2 s here), and the answer is the same.
 TEST(Faults, ASlowFrontEndGivesOthersTheirTurn) {
   ServeOptions options;
   options.inject.front_end_block = 20 * kMs;
   TestServer server({}, options);
-  const std::string body = R"({"prompt":"abcdefgh","max_tokens":20,"ignore_eos":true,"stream":)";
+  const std::string body = R"({"prompt":"abcdefgh","max_tokens":100,"ignore_eos":true,"stream":)";
   const api::Answer whole = server.ask(kCompletions, body + "false}");
-  EXPECT_EQ(json_of(whole).find("usage")->find("completion_tokens")->as_integer(), 20);
+  EXPECT_EQ(json_of(whole).find("usage")->find("completion_tokens")->as_integer(), 100);
   std::atomic<bool> ended = false;
   std::thread asking([&] {
     api::TestClient client(server.server->url());
     EXPECT_EQ(client.ask(kCompletions, body + "true}").exchange.status, 200);
     ended = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_TRUE(
+      server.becomes([&](const Json& state) { return state.find("steps")->as_integer() > 100; }));
   int pages = 0;
   while (!ended) pages += server.get("/metrics").exchange.status == 200 ? 1 : 0;
   asking.join();
   EXPECT_GE(pages, 3);
 }
 
-// Between 5 steps of one request lie 4 stalls, and none of them counts as a step's time.
+// Between 5 steps of one request lie 4 stalls, 800 ms, and none of them counts as a step's time.
 TEST(Faults, TheEngineStallsBetweenSteps) {
   engine::EngineOptions engine;
-  engine.step_stall = 25 * kMs;
+  engine.step_stall = 200 * kMs;
   TestServer server(engine);
   const Nanoseconds begin = monotonic_now();
   const api::Answer answer =
       server.ask(kCompletions, R"({"prompt":"abcdefgh","max_tokens":5,"ignore_eos":true})");
   const Nanoseconds took = monotonic_now() - begin;
   EXPECT_EQ(answer.exchange.status, 200);
-  EXPECT_GE(took, 4 * 25 * kMs);
+  EXPECT_GE(took, 4 * 200 * kMs);
   EXPECT_EQ(server.state("steps"), 5);
-  EXPECT_LT(server.state().find("step_time_s")->as_number(), 0.05);
+  EXPECT_LT(server.state().find("step_time_s")->as_number(), 0.4);
 }
 
 }  // namespace

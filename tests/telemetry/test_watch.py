@@ -13,6 +13,8 @@ import urllib.request
 import jsonschema
 import pytest
 
+from conftest import wait_until, when_handled
+
 
 def validator(source_dir, name):
     document = json.loads((source_dir / "docs/schemas" / f"nibble.{name}.1.json").read_text())
@@ -66,8 +68,8 @@ class Watch:
             return answer.read().decode()
 
     def interrupt(self):
-        self.process.send_signal(signal.SIGINT)
-        return self.process.communicate(timeout=20)[0]
+        self.process.send_signal(when_handled(self.process, signal.SIGINT))
+        return self.process.communicate(timeout=60)[0]
 
 
 def window_of(document, name):
@@ -110,9 +112,7 @@ def test_lines_on_standard_output(nibble):
 
 def test_pages_and_a_second_watch_that_joins(binary, nibble):
     with Watch(binary) as there:
-        time.sleep(1.5)
-        metrics = there.get("/metrics")
-        assert 'nibble_utilization_percent{owner="cpu"' in metrics
+        wait_until(lambda: 'nibble_utilization_percent{owner="cpu"' in there.get("/metrics"), "the CPU's share")
         clock = json.loads(there.get("/clock"))
         assert clock["received_ns"] <= clock["answered_ns"] <= time.monotonic_ns()
         with pytest.raises(urllib.error.HTTPError):
@@ -206,10 +206,10 @@ def test_a_bad_server_ends_nothing_and_has_its_reason(nibble, answer, reason):
 def test_a_remote_that_dies_is_a_reason(binary, nibble):
     with Watch(binary) as there:
         begin = time.monotonic()
-        killer = threading.Timer(1, there.process.kill)
+        killer = threading.Timer(2.5, there.process.kill)
         killer.start()
-        result = nibble("watch", "--duration", "2.5", "--json", "--no-cpu", "--telemetry", there.address)
-        assert time.monotonic() - begin < 10
+        result = nibble("watch", "--duration", "6", "--json", "--no-cpu", "--telemetry", there.address)
+        assert time.monotonic() - begin < 30
     assert result.returncode == 0, result.stderr
     signals = {entry["name"]: entry for entry in json.loads(result.stdout)["signals"]}
     lost = signals[there.address + "/cpu.utilization"]
@@ -238,13 +238,22 @@ def test_a_reader_that_has_seen_enough_ends_it(binary, words):
     process.stderr.close()
 
 
-def test_interrupted_at_once(binary):
+def interrupted_watch(binary):
+    begin = time.monotonic()
     process = subprocess.Popen([binary, "watch", "--json"], stdout=subprocess.PIPE, text=True)
-    time.sleep(0.3)  # within what is sampled before the window
-    process.send_signal(signal.SIGINT)
-    document = json.loads(process.communicate(timeout=10)[0])
+    process.send_signal(when_handled(process, signal.SIGINT))
+    at_once = time.monotonic() - begin < 0.5  # within the 0.6 s that are sampled before the window
+    document = json.loads(process.communicate(timeout=60)[0])
     assert process.returncode == 0
-    assert document["duration_s"] == 0
+    return at_once, document
+
+
+def test_interrupted_at_once(binary):
+    for _ in range(50):  # a machine that stalls may have it begin first
+        at_once, document = interrupted_watch(binary)
+        if at_once:
+            break
+    assert at_once and document["duration_s"] == 0
 
 
 @pytest.mark.parametrize("words", [("--interval", "0.1"), ("--jsonl", "-")])
@@ -258,9 +267,9 @@ def test_interrupted_while_nobody_reads(binary, words):
         pass  # full
     os.set_blocking(theirs, True)
     process = subprocess.Popen([binary, "watch", *words], stdout=theirs, stderr=subprocess.PIPE)
-    time.sleep(1.2)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=10)[1] == b""
+    time.sleep(1.2)  # so long that it waits for its reader
+    process.send_signal(when_handled(process, signal.SIGINT))
+    assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 0
     os.close(ours)
     os.close(theirs)
