@@ -176,13 +176,16 @@ Result<BenchReport> run_bench(const BenchRequest& request, const BenchProgress& 
     NIBBLE_RETURN_IF_ERROR(check_shape(shape));
     NIBBLE_RETURN_IF_ERROR(check_memory(shape, available));
   }
+  std::optional<tune::TuningTable> tuning;
+  if (!request.tuning_file.empty()) {
+    NIBBLE_ASSIGN_OR_RETURN(tune::TuningFile file, tune::read_tuning(request.tuning_file));
+    NIBBLE_ASSIGN_OR_RETURN(
+        tuning, tune::TuningTable::for_run(std::move(file), request.tuning_file.string(),
+                                           tune::cpu_tuning_site()));
+  }
   const MachineState before = read_machine_state();
   BenchReport report;
   NIBBLE_RETURN_IF_ERROR(measure_roofs(request, progress, report));
-  std::optional<tune::TuningTable> tuning;
-  if (!request.tuning_file.empty()) {
-    tuning = tune::TuningTable::load(request.tuning_file, tune::cpu_tuning_site());
-  }
   Bench(request, progress, report).run(tuning ? &*tuning : nullptr);
   const MachineState after = read_machine_state();
   report.state = state_json(before, after);

@@ -25,7 +25,7 @@ struct BenchRequest {
   int threads = 1;
   std::optional<Isa> isa;  // nullopt: the best, or of a layer the tuning file's
   // nibble.tuning/1, whose choices layers take before the defaults; empty: none. What was found and
-  // what not is in the notes.
+  // what not is in the notes; a damaged one, or one of another device, is an input error.
   std::filesystem::path tuning_file;
   bool cold = true;
   bool scaling = false;    // roofs of every number of threads

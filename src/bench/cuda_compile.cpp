@@ -14,7 +14,9 @@ namespace {
 class AheadCompiler {
  public:
   AheadCompiler(const CudaBenchRequest& request, std::string arch, cuda::DeviceInfo info)
-      : request_(request), arch_(std::move(arch)), info_(std::move(info)) {}
+      : request_(request), arch_(std::move(arch)), info_(std::move(info)) {
+    done_.arch = arch_;
+  }
 
   Result<> compile(const BenchShape& shape) {
     if (is_w4a4(shape)) return compile_w4a4_shape(shape);
@@ -27,14 +29,16 @@ class AheadCompiler {
     return {};
   }
 
-  Result<> add(const Result<cuda::Cubin>& cubin) {
+  Result<> add(const Result<cuda::Cubin>& cubin, bool software = false) {
     if (!cubin.ok()) return cubin.error();
     ++done_.programs;
     done_.cached += cubin->cached ? 1 : 0;
-    done_.spilling += std::any_of(cubin->kernels.begin(), cubin->kernels.end(),
-                                  [](const auto& kernel) { return kernel.spills(); })
-                          ? 1
-                          : 0;
+    const bool spills = std::any_of(cubin->kernels.begin(), cubin->kernels.end(),
+                                    [](const auto& kernel) { return kernel.spills(); });
+    std::vector<std::string>& names = software ? done_.software_spilling : done_.spilling;
+    // Some numbers of tokens share a program.
+    const bool named = std::find(names.begin(), names.end(), cubin->program) != names.end();
+    if (spills && !named) names.push_back(cubin->program);
     return {};
   }
 
@@ -72,7 +76,9 @@ class AheadCompiler {
   }
 
   Result<> compile_w4a4_product(const W4A4Problem& problem, std::int64_t largest) {
-    return add(compile_w4a4(problem, default_tactic(problem, largest, limits_of(info_)), arch_));
+    const std::optional<cuda::Arch> arch = cuda::parse_arch(arch_);
+    return add(compile_w4a4(problem, default_tactic(problem, largest, limits_of(info_)), arch_),
+               !arch || !has_fp4_mma(*arch));
   }
 
   Result<> compile_w4a4_layer(const BenchShape& shape) {
@@ -129,9 +135,24 @@ Result<cuda::DeviceInfo> device_for(const std::string& arch) {
                      printable(arch));
 }
 
+namespace {
+
+// What is compiled for sm_120 itself would have no FP4 instruction.
+Result<> check_suffix(const CudaBenchRequest& request, const std::string& arch,
+                      const cuda::DeviceInfo& info) {
+  const bool named_whole = arch == info.arch() || info.major != 12;
+  if (named_whole || std::none_of(request.shapes.begin(), request.shapes.end(), is_w4a4)) return {};
+  return usage_error(
+      "--compile-for is \"{}\"; {} without a suffix has no block-scaled FP4 mma: compile for {}",
+      arch, arch, info.arch());
+}
+
+}  // namespace
+
 Result<CompiledAhead> compile_ahead(const CudaBenchRequest& request, const std::string& arch,
                                     const BenchProgress& progress) {
   NIBBLE_ASSIGN_OR_RETURN(const cuda::DeviceInfo info, device_for(arch));
+  NIBBLE_RETURN_IF_ERROR(check_suffix(request, arch, info));
   AheadCompiler compiler(request, info.arch(), info);
   NIBBLE_RETURN_IF_ERROR(compiler.add(compile_probes(info.arch())));
   NIBBLE_RETURN_IF_ERROR(compiler.add(compile_prepack(info.arch())));

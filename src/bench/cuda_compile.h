@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "bench/cuda_bench.h"
@@ -15,13 +16,17 @@ namespace nibble {
 struct CompiledAhead {
   int programs = 0;
   int cached = 0;    // of them, that were there before
-  int spilling = 0;  // with a kernel that spills registers
+  std::string arch;  // what they are for: of "sm_90" sm_90a, which a GPU of 9.0 runs
+  std::vector<std::string> spilling;  // names of those with a kernel that spills registers
+  // The same of the body that stands in for an instruction, which is there to be checked alone.
+  std::vector<std::string> software_spilling;
 };
 
 // The GPU that is compiled for, as far as tactics depend on it: an H200 for sm_90a, and what its
 // architecture gives a block otherwise. A usage error for a name that is none.
 Result<cuda::DeviceInfo> device_for(const std::string& arch);
 
+// A usage error for W4A4 on sm_120 without a suffix, which has no FP4 instruction.
 Result<CompiledAhead> compile_ahead(const CudaBenchRequest& request, const std::string& arch,
                                     const BenchProgress& progress);
 

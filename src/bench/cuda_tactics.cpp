@@ -64,9 +64,8 @@ W4A4Tactic tuned_or_default(tune::TuningTable* table, const tune::TuningShape& s
 Result<tune::TuningTable> tuning_of_layers(tune::TuningFile file, const std::string& name,
                                            const tune::TuningSite& here,
                                            const std::vector<BenchShape>& shapes) {
-  const bool foreign = file.site.device != here.device || file.site.units != here.units;
-  tune::TuningTable table(std::move(file), name, here);
-  if (foreign) return input_error("{}; nibble tune writes one for this device", table.problem());
+  NIBBLE_ASSIGN_OR_RETURN(tune::TuningTable table,
+                          tune::TuningTable::for_run(std::move(file), name, here));
   for (const BenchShape& shape : shapes) {
     if (shape.op != BenchOp::kMoe) continue;
     for (const std::int64_t tokens : shape.tokens) {

@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 #include "base/units.h"
+#include "machine/spec.h"
+#include "model/config.h"
 
 namespace nibble {
 namespace {
@@ -20,6 +22,15 @@ bool is_same(const BenchShape& left, const BenchShape& right) {
   return left.format == right.format && left.activations == right.activations &&
          left.experts == right.experts && left.top_k == right.top_k && left.n == right.n &&
          left.k == right.k;
+}
+
+// What a CPU multiplies as it is; its rates are anybody's, since nothing is priced.
+Result<MachineSpec> cpu_without_roofs() {
+  NIBBLE_ASSIGN_OR_RETURN(MachineSpec machine, load_machine("h200"));
+  const Peak any = machine.peaks.at(Precision::kBf16);
+  machine.is_cpu = true;
+  machine.peaks = {{Precision::kFp32, any}, {Precision::kBf16, any}, {Precision::kInt8, any}};
+  return machine;
 }
 
 void fit_experts(BenchShape& shape, double available_bytes) {
@@ -85,6 +96,18 @@ Result<ModelShapes> model_shapes(const Deployment& deployment,
                        without.empty() ? "none with a format" : join(without, ", "));
   }
   return found;
+}
+
+Result<ModelShapes> shapes_on_cpu(const CpuRank& rank) {
+  Deployment deployment;
+  NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(rank.model));
+  NIBBLE_ASSIGN_OR_RETURN(deployment.machine, cpu_without_roofs());
+  deployment.layout.tp = rank.tp;
+  // Shapes depend neither on how long sequences are nor on a link, and nothing is priced.
+  deployment.context = 1;
+  deployment.link = LinkSpeed{1, 1};
+  deployment.activations = rank.activations;
+  return model_shapes(deployment, rank.tokens, rank.available_bytes);
 }
 
 Result<std::vector<BenchShape>> layer_of_model(std::string_view model, const ModelShapes& products,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,17 @@ struct ModelShapes {
 // `available_bytes` are left out, and the shape's note says so.
 Result<ModelShapes> model_shapes(const Deployment& deployment,
                                  const std::vector<std::int64_t>& tokens, double available_bytes);
+
+// The same of a model's rank as a CPU multiplies it: of `nibble bench --model` and `nibble tune`,
+// so that both take the activations of the checkpoint where a CPU takes them as they are.
+struct CpuRank {
+  std::string model;  // a catalog name, a file or a folder
+  std::int64_t tp = 1;
+  std::vector<std::int64_t> tokens;
+  std::optional<Format> activations;  // nullopt: the checkpoint's
+  double available_bytes = 0;
+};
+Result<ModelShapes> shapes_on_cpu(const CpuRank& rank);
 
 // The layer of experts on one rank, of those products: an input error when there is none that
 // `kernel` ("a CPU kernel") takes.

@@ -118,7 +118,14 @@ Result<RouteDraw> parse_route_draw(std::string_view word) {
 
 Result<RouteDraw> parse_routing_or_file(const std::string& word, std::int64_t experts) {
   std::error_code error;
-  if (!std::filesystem::exists(word, error)) return parse_route_draw(word);
+  if (!std::filesystem::exists(word, error)) {
+    Result<RouteDraw> drawn = parse_route_draw(word);
+    if (drawn.ok()) return drawn;
+    return usage_error(
+        "--routing is \"{}\"; there is no such file of recorded counts (nibble.routing/1), and it "
+        "is none of balanced, random, and zipf:S with a number S from 0 to {}",
+        printable(word), kMostExponent);
+  }
   NIBBLE_ASSIGN_OR_RETURN(const Routing recorded, Routing::parse(word));
   RouteDraw routing{.kind = RouteKind::kRecorded, .counts = recorded.counts, .source = word};
   for (const std::vector<double>& layer : routing.counts) {

@@ -121,14 +121,15 @@ void add_flags(BenchRow& row, const RowContext& context, const Ring& ring) {
     row.as_called = false;
     row.flags.push_back("the weights of a run exceed the last-level cache: not hot");
   }
-  for (const auto& [name, sample] :
-       {std::pair<const char*, const Sample&>{"times", row.time_us}, {"shares", row.share}}) {
-    if (!sample.modes.two) continue;
+  const auto two_modes = [&row](const char* name, const Modes& modes, const auto& text) {
+    if (!modes.two) return;
     row.flags.push_back(fmt::format("{} have two modes: {} in {} of the runs, else {}", name,
-                                    format_number(sample.modes.low, 3),
-                                    format_share(sample.modes.low_share),
-                                    format_number(sample.modes.high, 3)));
-  }
+                                    text(modes.low), format_share(modes.low_share),
+                                    text(modes.high)));
+  };
+  two_modes("times", row.time_us.modes, [](double us) { return format_time_us(us); });
+  two_modes("shares of the roof", row.share.modes,
+            [](double share) { return format_share(share); });
   if (!row.share.interval) row.flags.push_back("too few runs for an interval");
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <regex>
 
 namespace nibble {
 namespace {
@@ -13,6 +14,7 @@ class FakeRig final : public Rig {
  public:
   Work claimed;
   bool right = true;
+  bool slow_runs = false;  // each third takes four times as long
   int draws = 0;
   std::size_t memory = 1 << 20;
 
@@ -23,7 +25,8 @@ class FakeRig final : public Rig {
   void draw() override { ++draws; }
   void run() override {
     const double start = steady_now();
-    while (steady_now() - start < kRunSeconds) {
+    const double seconds = slow_runs && draws % 3 == 0 ? 4 * kRunSeconds : kRunSeconds;
+    while (steady_now() - start < seconds) {
     }
   }
   Work work() const override { return claimed; }
@@ -94,6 +97,19 @@ TEST(MeasureRow, TimesRunsAndCountsWork) {
   EXPECT_DOUBLE_EQ(row.compute_us, 1e4 / row.roof_tops / 1e6);
   EXPECT_DOUBLE_EQ(row.time_us.median * row.share.median, row.floor_us);
   EXPECT_LT(row.share.median, 1);
+}
+
+TEST(MeasureRow, TwoModesHaveTheirUnits) {
+  RowScene scene;
+  scene.rig.slow_runs = true;
+  const BenchRow row = scene.measure(true);
+  std::string said;
+  for (const std::string& flag : row.flags) said += flag + "\n";
+  if (!row.time_us.modes.two) GTEST_SKIP() << "a machine so busy that the modes run together";
+  EXPECT_TRUE(std::regex_search(
+      said,
+      std::regex("times have two modes: [0-9.]+ ms in [0-9.]+ % of the runs, else [0-9.]+ ms")))
+      << said;
 }
 
 TEST(MeasureRow, AWrongKernelIsNotTimed) {

@@ -134,6 +134,43 @@ TEST(TuningKeysOfModel, AreThePerRankShapes) {
   EXPECT_EQ(keys->at(3).from_tokens, 17);
 }
 
+// nvidia/GLM-5-NVFP4 quantises weights and activations (its hf_quant_config.json): the CPU
+// multiplies both as they are, as `bench moe` does.
+TEST(TuningKeysOfModel, HaveTheCheckpointsActivations) {
+  const auto keys = tuning_keys({.model = "glm-5-nvfp4", .tp = 8, .tokens = {1}});
+  ASSERT_TRUE(keys.ok()) << keys.error().message;
+  for (const tune::TuningKey& key : *keys) {
+    EXPECT_EQ(key.shape.format, Format::kNvfp4);
+    EXPECT_EQ(key.shape.activations, Format::kNvfp4) << key.shape.op;
+  }
+  const auto given =
+      tuning_keys({.model = "glm-5-nvfp4", .tp = 8, .tokens = {1}, .activations = Format::kFp16});
+  ASSERT_TRUE(given.ok()) << given.error().message;
+  EXPECT_EQ(given->at(0).shape.activations, Format::kFp16);
+}
+
+TEST(TuningKeysOfModel, WhatNothingRunsIsAUsageErrorBeforehand) {
+  for (const bool on_gpu : {false, true}) {
+    tune::TuningKey key = small_key();
+    EXPECT_TRUE(check_tuning_keys({key}, on_gpu).ok());
+    key.shape.activations = on_gpu ? Format::kInt8 : Format::kFp16;
+    const Result<> format = check_tuning_keys({key}, on_gpu);
+    ASSERT_FALSE(format.ok());
+    EXPECT_EQ(format.error().kind, ErrorKind::kUsage);
+  }
+  tune::TuningKey many = small_key();
+  many.tokens = 1 << 20;
+  const Result<> tokens = check_tuning_keys({many}, false);
+  ASSERT_FALSE(tokens.ok());
+  EXPECT_EQ(tokens.error().kind, ErrorKind::kUsage);
+  EXPECT_EQ(tokens.error().message, "--tokens is 1048576; give a whole number from 1 to 65536");
+  // The outputs alone: 2^20 tokens x 2 x 64 x 4 B.
+  const Result<> memory = check_tuning_memory({many}, 536e6);
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.error().kind, ErrorKind::kUsage);
+  EXPECT_TRUE(check_tuning_memory({small_key()}, 536e6).ok());
+}
+
 TEST(TuningKeysOfModel, ADenseModelHasNone) {
   const TemporaryFolder folder;
   ASSERT_TRUE(write_file(folder.path() / "config.json", R"({
@@ -163,7 +200,12 @@ TEST(RecordedRouting, FollowsItsCountsAndRefusesAnotherNumberOfExperts) {
   EXPECT_NE(other.error().message.find("counts of 4 experts, and the layer has 8"),
             std::string::npos);
   EXPECT_TRUE(parse_routing_or_file("zipf:1", 8).ok());
-  EXPECT_FALSE(parse_routing_or_file("nosuch.json", 8).ok());
+  const Result<RouteDraw> nowhere = parse_routing_or_file("nosuch.json", 8);
+  ASSERT_FALSE(nowhere.ok());
+  EXPECT_EQ(nowhere.error().message,
+            "--routing is \"nosuch.json\"; there is no such file of recorded counts "
+            "(nibble.routing/1), and it is none of balanced, random, and zipf:S with a number S "
+            "from 0 to 8");
 }
 
 }  // namespace

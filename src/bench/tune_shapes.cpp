@@ -1,8 +1,8 @@
 #include "bench/tune_shapes.h"
 
+#include "bench/cuda_bench.h"
+#include "bench/memory_need.h"
 #include "bench/model_shapes.h"
-#include "machine/spec.h"
-#include "model/config.h"
 
 namespace nibble {
 
@@ -45,21 +45,20 @@ tune::TuningShape down_of_layer(const BenchShape& layer) {
 
 Result<std::vector<tune::TuningKey>> tuning_keys(const TuningSubject& subject) {
   constexpr double kAnyMemory = 1e15;  // what does not fit says so when it is tried
-  Deployment deployment;
-  NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(subject.model));
-  // The ledger's shapes do not depend on the machine; its numbers are not used.
-  NIBBLE_ASSIGN_OR_RETURN(deployment.machine, load_machine("h200"));
-  deployment.layout.tp = static_cast<int>(subject.tp);
-  deployment.link = LinkSpeed{1, 1};
-  deployment.context = 1;  // nor on how long sequences are
-  deployment.activations = subject.activations;
   NIBBLE_ASSIGN_OR_RETURN(const ModelShapes found,
-                          model_shapes(deployment, subject.tokens, kAnyMemory));
+                          shapes_on_cpu({.model = subject.model,
+                                         .tp = subject.tp,
+                                         .tokens = subject.tokens,
+                                         .activations = subject.activations,
+                                         .available_bytes = kAnyMemory}));
   std::vector<tune::TuningKey> keys;
   for (const BenchShape& shape : found.shapes) {
     if (shape.name != "moe.gate_up" && shape.name != "moe.down") continue;
     for (tune::TuningKey& key : tune::keys_of(tuning_shape(shape), subject.tokens)) {
-      if (subject.activations) key.shape.activations = *subject.activations;
+      // What only a GPU takes as it is: fp16, and 4-bit codes.
+      if (subject.activations && shape.format != Format::kBf16) {
+        key.shape.activations = *subject.activations;
+      }
       keys.push_back(std::move(key));
     }
   }
@@ -69,6 +68,21 @@ Result<std::vector<tune::TuningKey>> tuning_keys(const TuningSubject& subject) {
         subject.model);
   }
   return keys;
+}
+
+Result<> check_tuning_keys(const std::vector<tune::TuningKey>& keys, bool on_gpu) {
+  for (const tune::TuningKey& key : keys) {
+    const BenchShape shape = bench_shape(key.shape, {key.tokens});
+    NIBBLE_RETURN_IF_ERROR(on_gpu ? check_cuda_shape(shape) : check_shape(shape));
+  }
+  return {};
+}
+
+Result<> check_tuning_memory(const std::vector<tune::TuningKey>& keys, double available_bytes) {
+  for (const tune::TuningKey& key : keys) {
+    NIBBLE_RETURN_IF_ERROR(check_memory(bench_shape(key.shape, {key.tokens}), available_bytes));
+  }
+  return {};
 }
 
 }  // namespace nibble

@@ -33,4 +33,10 @@ struct TuningSubject {
 // without experts in 4-bit or bf16 weights.
 Result<std::vector<tune::TuningKey>> tuning_keys(const TuningSubject& subject);
 
+// A usage error for a key that no kernel there takes, before anything is measured or written: its
+// formats, its sides, too many tokens.
+Result<> check_tuning_keys(const std::vector<tune::TuningKey>& keys, bool on_gpu);
+// The same for what a CPU has no memory for.
+Result<> check_tuning_memory(const std::vector<tune::TuningKey>& keys, double available_bytes);
+
 }  // namespace nibble

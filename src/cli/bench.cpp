@@ -12,7 +12,7 @@
 #include "cli/bench_link.h"
 #include "cli/bench_model.h"
 #include "cli/version.h"
-#include "model/config.h"
+#include "machine/probe.h"
 
 namespace nibble::cli {
 namespace {
@@ -83,26 +83,33 @@ Result<std::vector<BenchShape>> shapes_of_model(const Arguments& arguments, Benc
     if (!arguments.has(flag)) continue;
     return usage_error("{} cannot stand beside --model: the model names it", flag);
   }
-  Deployment deployment;
-  NIBBLE_ASSIGN_OR_RETURN(deployment.model, load_model(*arguments.text("--model")));
-  NIBBLE_ASSIGN_OR_RETURN(deployment.machine, this_cpu());
+  CpuRank rank{.model = *arguments.text("--model"), .available_bytes = available_memory_bytes()};
   NIBBLE_ASSIGN_OR_RETURN(const auto tp, arguments.integer("--tp", 1, kMostCount));
-  deployment.layout.tp = tp.value_or(1);
-  // A model that was made for shorter sequences has the same matrices.
-  if (const auto most = static_cast<double>(deployment.model.max_context); most > 0) {
-    deployment.context = std::min(deployment.context, most);
-  }
-  // The shapes are of one rank of many; a single CPU has no link to price.
-  deployment.link = LinkSpeed{1, 1};
+  rank.tp = tp.value_or(1);
   if (const auto given = arguments.text("--activations")) {
-    deployment.activations = format_from_string(*given);
+    rank.activations = format_from_string(*given);
   }
-  NIBBLE_ASSIGN_OR_RETURN(const std::vector<std::int64_t> tokens, token_list(arguments));
-  NIBBLE_ASSIGN_OR_RETURN(ModelShapes found,
-                          model_shapes(deployment, tokens, available_memory_bytes()));
+  NIBBLE_ASSIGN_OR_RETURN(rank.tokens, token_list(arguments));
+  NIBBLE_ASSIGN_OR_RETURN(ModelShapes found, shapes_on_cpu(rank));
   notes = found.notes;
   if (op == BenchOp::kMoe) return layer_of_model(*arguments.text("--model"), found, "a CPU kernel");
   return found.shapes;
+}
+
+// What the same work takes on a GPU; without a word for the work, what any takes there.
+bool is_of_cuda(const std::string& name, const std::string& what) {
+  const auto takes = [&name](const std::string& work) {
+    const std::vector<std::string> taken = bench_cuda_takes(work);
+    return std::find(taken.begin(), taken.end(), name) != taken.end();
+  };
+  if (what.empty()) return takes("roof") || takes("gemm") || takes("moe");
+  return (what == "roof" || what == "gemm" || what == "moe") && takes(what);
+}
+
+Error needs_cuda(const std::string& name, const std::string& of) {
+  return usage_error("{} does not apply to \"{}\" on a CPU: {} needs {}--on cuda:N{}", name, of,
+                     name, of == "bench" ? "moe or gemm with " : "",
+                     name == "--compile-for" ? ", though no GPU need be there for it" : "");
 }
 
 // The options that what is measured takes: others would be ignored, and are refused.
@@ -126,8 +133,10 @@ Result<> check_applicable(const Arguments& arguments, const std::string& what, b
   const std::vector<std::string> taken = on_cuda ? bench_cuda_takes(what) : takes.at(what);
   for (const auto& [name, values] : arguments.given) {
     if (name == "WHAT" || std::find(taken.begin(), taken.end(), name) != taken.end()) continue;
-    return usage_error("{} does not apply to \"bench{}{}\"{}; leave it out", name,
-                       what.empty() ? "" : " ", what, on_cuda ? " on a GPU" : "");
+    const std::string of = fmt::format("bench{}{}", what.empty() ? "" : " ", what);
+    if (!on_cuda && is_of_cuda(name, what)) return needs_cuda(name, of);
+    return usage_error("{} does not apply to \"{}\"{}; leave it out", name, of,
+                       on_cuda ? " on a GPU" : "");
   }
   if (on_cuda) return {};
   if (arguments.text("--activations").value_or("") == "mxfp4") {
@@ -222,6 +231,10 @@ Result<int> execute_bench(const Arguments& arguments) {
   bool on_cuda = false;
   if (is_cuda_work) {
     NIBBLE_ASSIGN_OR_RETURN(on_cuda, is_on_cuda(arguments));
+  }
+  if (what.empty()) {
+    NIBBLE_ASSIGN_OR_RETURN(const bool wants_gpu, is_on_cuda(arguments));
+    if (wants_gpu) return usage_error("bench --on cuda:N needs what to measure: roof, gemm or moe");
   }
   NIBBLE_RETURN_IF_ERROR(check_applicable(arguments, what, on_cuda));
   if (on_cuda) return run_bench_cuda(arguments, what);

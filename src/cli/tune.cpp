@@ -12,6 +12,7 @@
 #include "bench/tune_shapes.h"
 #include "cli/tune_report.h"
 #include "cli/version.h"
+#include "machine/probe.h"
 #include "machine/roof_cache.h"
 #include "tactics/tune/tuner.h"
 
@@ -23,6 +24,7 @@ constexpr std::int64_t kMostTunedRanks = 1 << 16;
 constexpr std::int64_t kMostReplays = 10000;
 const std::vector<std::int64_t> kTuneTokens = {1, 4, 16, 64};
 constexpr double kTuneSeconds = 5;
+constexpr std::size_t kMostShown = 400;  // columns of a text that came from elsewhere
 
 // What comes back when a choice that was asked for is not there.
 constexpr int kNoChoice = 1;
@@ -60,7 +62,9 @@ Result<std::vector<tune::TuningKey>> tune_keys_of(const Arguments& arguments,
   if (on != "cpu" && subject.activations == Format::kInt8) {
     return usage_error("--activations int8 is of --on cpu: no kernel on a GPU takes it");
   }
-  return tuning_keys(subject);
+  NIBBLE_ASSIGN_OR_RETURN(std::vector<tune::TuningKey> keys, tuning_keys(subject));
+  NIBBLE_RETURN_IF_ERROR(check_tuning_keys(keys, on != "cpu"));
+  return keys;
 }
 
 Result<tune::TuneRequest> tune_request(const Arguments& arguments, const std::string& on) {
@@ -68,6 +72,9 @@ Result<tune::TuneRequest> tune_request(const Arguments& arguments, const std::st
                             .version = std::string(version()),
                             .command = join(arguments.command_line, " ")};
   NIBBLE_ASSIGN_OR_RETURN(request.keys, tune_keys_of(arguments, on));
+  if (on == "cpu") {
+    NIBBLE_RETURN_IF_ERROR(check_tuning_memory(request.keys, available_memory_bytes()));
+  }
   request.output = arguments.text("--output").value_or("");
   request.options.routing = arguments.text("--routing").value_or("random");
   NIBBLE_ASSIGN_OR_RETURN(const auto seconds, arguments.number("--seconds", 0.01, 3600));
@@ -103,6 +110,11 @@ Result<int> run_tune(const Arguments& arguments) {
                                           [&](std::string_view what) { progress.note(what); }));
   if (arguments.has("--json")) {
     fmt::print("{}\n", to_json(report.file).dump());
+    // A document of the file has no place for what is not in it.
+    for (const tune::TuningEntry& entry : report.without_candidates) {
+      fmt::print(stderr, "nibble: {}: {}\n", tune::to_string(entry.key),
+                 printable(entry.note, kMostShown));
+    }
   } else {
     const tune::Audit audit = tune::audit_tuning(report.file, request.keys);
     fmt::print(
@@ -114,17 +126,41 @@ Result<int> run_tune(const Arguments& arguments) {
   return report.failed() ? kNoChoice : 0;
 }
 
+struct ComparedAudit {
+  std::optional<bool> of_use;  // nullopt: there was nothing to compare with
+  std::string note;
+};
+
+// The file against where --on says; without it against this processor, or this machine's first GPU,
+// whichever made it.
+Result<ComparedAudit> compare_site(const std::string& path, const tune::TuningSite& made,
+                                   const Arguments& arguments) {
+  const bool of_cpu = made.driver == "none";
+  std::string on = of_cpu ? "cpu" : "cuda:0";
+  if (arguments.has("--on")) {
+    NIBBLE_ASSIGN_OR_RETURN(on, tune_on(arguments));
+  }
+  const Result<tune::TuningSite> here = tuning_site(on);
+  if (!here.ok()) {
+    if (arguments.has("--on")) return here.error();
+    return ComparedAudit{.note = fmt::format("{} was not compared with this machine: {}", path,
+                                             here.error().message)};
+  }
+  const std::string stale = tune::difference(made, *here);
+  if (stale.empty()) return ComparedAudit{true, fmt::format("{} is of use on {}", path, on)};
+  return ComparedAudit{false, fmt::format("{} is not used on {}: {}", path, on, stale)};
+}
+
 Json audit_document(const std::string& path, const tune::TuningFile& file, const tune::Audit& audit,
-                    const std::vector<std::string>& notes, const Arguments& arguments) {
+                    const ComparedAudit& compared, const Arguments& arguments) {
   Json json = Json::object();
   json.set("schema", "nibble.tuning_audit/1").set("version", version());
   json.set("command", join(arguments.command_line, " ")).set("file", path);
   json.set("site", to_json(file.site));
   const Json body = to_json(audit);
   for (const Json::Member& member : body.as_object()) json.set(member.first, member.second);
-  Json list = Json::array();
-  for (const std::string& note : notes) list.push(note);
-  return json.set("notes", std::move(list));
+  json.set("of_use", compared.of_use ? Json(*compared.of_use) : Json());
+  return json.set("notes", Json::array().push(compared.note));
 }
 
 Result<int> run_audit(const Arguments& arguments) {
@@ -142,21 +178,16 @@ Result<int> run_audit(const Arguments& arguments) {
     const std::string of = file.site.driver == "none" ? "cpu" : "cuda:0";
     NIBBLE_ASSIGN_OR_RETURN(needed, tune_keys_of(arguments, of));
   }
-  std::vector<std::string> notes;
-  if (arguments.has("--on")) {
-    NIBBLE_ASSIGN_OR_RETURN(const std::string on, tune_on(arguments));
-    NIBBLE_ASSIGN_OR_RETURN(const tune::TuningSite here, tuning_site(on));
-    const std::string stale = tune::difference(file.site, here);
-    notes.push_back(stale.empty() ? fmt::format("{} is of use on {}", path, on)
-                                  : fmt::format("{} is not used on {}: {}", path, on, stale));
-  }
+  NIBBLE_ASSIGN_OR_RETURN(const ComparedAudit compared, compare_site(path, file.site, arguments));
   const tune::Audit audit = tune::audit_tuning(file, needed);
   if (arguments.has("--json")) {
-    fmt::print("{}\n", audit_document(path, file, audit, notes, arguments).dump());
+    fmt::print("{}\n", audit_document(path, file, audit, compared, arguments).dump());
   } else {
-    fmt::print("{}", tune_text(file, audit, {.path = path, .notes = notes}, Style::for_stdout()));
+    fmt::print("{}", tune_text(file, audit, {.path = path, .notes = {compared.note}},
+                               Style::for_stdout()));
   }
-  return audit.missing.empty() && audit.without_choice == 0 ? 0 : kCheckFailed;
+  const bool whole = audit.missing.empty() && audit.without_choice == 0;
+  return whole && compared.of_use.value_or(true) ? 0 : kCheckFailed;
 }
 
 Result<int> execute_tune(const Arguments& arguments) {
@@ -195,7 +226,7 @@ std::vector<OptionDef> tuned_options() {
            .value = "cpu|cuda:N",
            .kind = ValueKind::kText,
            .help = "what to tune on; with --audit, what the file is to be of use on",
-           .default_text = "cpu"}};
+           .default_text = "cpu; with --audit what the file was made on"}};
 }
 
 std::vector<OptionDef> measure_options() {
@@ -249,7 +280,9 @@ CommandDef tune_command() {
           "\"nibble bench moe --tuning FILE\" and \"nibble serve --tuning FILE\" run with the "
           "choices, and say which were found. "
           "\"--audit\" shows each choice with its runner-up, what the default loses, ties, what "
-          "was rejected and why, and which keys of --model the file lacks (status 3).",
+          "was rejected and why, which keys of --model the file lacks, and whether the file would "
+          "be used on this machine "
+          "(status 3 where a key is missing or the file is not used).",
       .options = std::move(options),
       .examples = {{"nibble tune --model glm-5-nvfp4 --tp 8 --tokens 1,4,16,64",
                     "GLM-5's experts on one of eight ranks, on this processor"},

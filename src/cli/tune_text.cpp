@@ -11,6 +11,8 @@ namespace {
 
 using tune::TuningEntry;
 
+constexpr std::size_t kMostNote = 400;  // columns
+
 std::string tune_shape_cell(const tune::TuningShape& shape) {
   return fmt::format("{} x [{}, {}]", shape.experts, shape.n, shape.k);
 }
@@ -86,7 +88,7 @@ std::string tune_ratio_text(const tune::CandidateTimes& times) {
 std::string entry_details(const TuningEntry& entry, const Style& style) {
   std::string text = style.strong(to_string(entry.key)) + "\n";
   const auto say = [&](const std::string& line) { text += "  " + style.wrap(line, 4) + "\n"; };
-  if (!entry.note.empty()) say(entry.note);
+  if (!entry.note.empty()) say(printable(entry.note, kMostNote));
   say("default: " + tune::to_string(entry.fallback));
   if (entry.choice && *entry.choice != entry.fallback) {
     const tune::TimedTactic* choice = timed(entry, *entry.choice);
@@ -102,30 +104,48 @@ std::string entry_details(const TuningEntry& entry, const Style& style) {
     say(fmt::format("tied with the choice: {}", join(ties, "; ")));
   }
   for (const tune::RejectedTactic& one : entry.rejected) {
-    say(style.warning(
-        fmt::format("rejected: {}: {}", tune::to_string(one.tactic), printable(one.why, 400))));
+    say(style.warning(fmt::format("rejected: {}: {}", tune::to_string(one.tactic),
+                                  printable(one.why, kMostNote))));
   }
   if (!entry.infeasible.empty()) {
     say(fmt::format("{} tactics do not fit; the first, {}: {}", entry.infeasible.size(),
                     tune::to_string(entry.infeasible.front().tactic),
-                    entry.infeasible.front().why));
+                    printable(entry.infeasible.front().why, kMostNote)));
   }
   return text;
+}
+
+// All of it is text of the file.
+std::string site_text(const tune::TuningSite& site) {
+  const bool of_cpu = site.driver == "none";
+  return fmt::format("{}, {} {}, driver {}, kernels {}\n", printable(site.device), site.units,
+                     of_cpu ? "processors" : "SMs", printable(site.driver),
+                     printable(site.kernel_version));
+}
+
+// Of what the table shows, and how much it does not.
+std::string summary_text(const tune::Audit& audit) {
+  std::string text =
+      audit.needed == 0
+          ? std::string("\nnone of the file's keys is needed\n")
+          : fmt::format("\n{} of {} keys keep the default; its largest regret is {}\n",
+                        audit.kept_defaults, audit.needed, format_percent(audit.largest_regret));
+  const std::size_t others = audit.lines.size() - audit.needed;
+  if (others == 0) return text;
+  return text + fmt::format("the file holds {} more {}, of other shapes or numbers of tokens\n",
+                            others, others == 1 ? "key" : "keys");
 }
 
 }  // namespace
 
 std::string tune_text(const tune::TuningFile& file, const tune::Audit& audit, const TuneSaid& said,
                       const Style& style) {
-  std::string text = fmt::format("{}, {} units, driver {}, kernels {}\n", file.site.device,
-                                 file.site.units, file.site.driver, file.site.kernel_version);
+  std::string text = site_text(file.site);
   text += said.path + "\n\n" + entries_table(audit, style);
   for (const tune::AuditLine& line : audit.lines) {
     if (line.needed) text += "\n" + entry_details(*line.entry, style);
   }
-  text +=
-      fmt::format("\n{} of {} keys keep the default; its largest regret is {}\n",
-                  audit.kept_defaults, audit.lines.size(), format_percent(audit.largest_regret));
+  text += summary_text(audit);
   if (!said.reused.empty()) {
     text += fmt::format("{} keys were in the file already; --again measures them anew\n",
                         said.reused.size());

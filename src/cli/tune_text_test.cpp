@@ -54,7 +54,7 @@ TEST(TuneText, SaysChoiceRunnerUpRegretTiesAndWhoWasRejectedAndWhy) {
   const tune::TuningFile file = audited_file();
   const std::string text =
       tune_text(file, tune::audit_tuning(file, {}), {.path = "cpu.json"}, Style{});
-  expect_said(text, {"Xeon, 8 units, driver none, kernels nibble 0.1.0 avx2", "cpu.json",
+  expect_said(text, {"Xeon, 8 processors, driver none, kernels nibble 0.1.0 avx2", "cpu.json",
                      "moe.down 256 x [6144, 256] top 8 nvfp4 x bf16, 64 tokens",
                      "default: cpu avx2 8 threads",
                      "choice: cpu avx2 4 threads, 0.800 of the default's time (0.780 to 0.820)",
@@ -74,8 +74,30 @@ TEST(TuneText, SaysWhatAModelNeedsAndTheFileLacks) {
       {.path = "cpu.json"}, Style{});
   expect_said(text, {"missing: moe.down 256 x [6144, 256] top 8 nvfp4 x bf16, 256 tokens:",
                      "missing: moe.down 256 x [6144, 512] top 8 nvfp4 x bf16, 1 token:"});
-  // The key that this model does not need has no part of its own.
+  // The key that this model does not need has no part of its own, and is not counted.
   EXPECT_EQ(text.find("untuned"), std::string::npos) << text;
+  expect_said(text, {"\n0 of 1 keys keep the default; its largest regret is 25",
+                     "the file holds 1 more key, of other shapes"});
+  const std::string none =
+      tune_text(file, tune::audit_tuning(file, {{other, 1, 1}}), {.path = "cpu.json"}, Style{});
+  expect_said(none, {"none of the file's keys is needed", "the file holds 2 more keys"});
+  EXPECT_EQ(none.find("keep the default"), std::string::npos) << none;
+}
+
+// A file may come from anybody.
+TEST(TuneText, ShowsNoControlCharacterOfAFile) {
+  tune::TuningFile file = audited_file();
+  file.site.device = "\x1b[2Jhacked";
+  file.site.driver = "CUDA\x07";
+  file.site.kernel_version = "\x1b]0;x";
+  file.entries[0].note = "\x1b[31mred";
+  file.entries[0].rejected[0].why = "\x1b[1m";
+  file.entries[0].infeasible[0].why = "\x1b[2m";
+  const std::string text =
+      tune_text(file, tune::audit_tuning(file, {}), {.path = "cpu.json"}, Style{});
+  EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+  EXPECT_EQ(text.find('\x07'), std::string::npos) << text;
+  expect_said(text, {"?[2Jhacked, 8 SMs, driver CUDA?", "?[31mred"});
 }
 
 }  // namespace

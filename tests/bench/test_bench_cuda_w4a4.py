@@ -90,6 +90,28 @@ def test_compiling_ahead_for_the_instruction(bench, nibble, words, programs):
     assert again.startswith(f"{programs} programs for sm_120a, {programs} of them from the cache")
 
 
+def test_an_architecture_without_the_instruction_is_named(bench):
+    result = bench(*LAYER, "--activations", "nvfp4", "--compile-for", "sm_120")
+    assert_sentence(result, 2, '"sm_120"', "without a suffix has no block-scaled FP4 mma", "compile for sm_120a")
+
+
+def test_the_software_body_may_spill(bench, nibble):
+    """It is there to be checked: that it spills is told with the programs' names, and is no failure."""
+    result = bench("moe", "--on", "cuda:0", "--model", "glm-5-nvfp4", "--tp", "8", "--tokens", "1,64", "--activations",
+                   "nvfp4", "--compile-for", "sm_90a")
+    libraries = {entry["name"]: entry for entry in json.loads(nibble("doctor", "--json").stdout)["libraries"]}
+    if not libraries["NVRTC"]["path"]:
+        assert_sentence(result, 1, "NVRTC")
+        pytest.skip("no NVRTC here: the sentence was checked")
+    assert result.returncode == 0, result.stderr
+    first, *more = result.stdout.splitlines()
+    assert re.fullmatch(r"\d+ programs for sm_90a, \d+ of them from the cache", first)
+    assert len(more) == 1
+    said = re.fullmatch(r"(\d+) of them spill registers, which is no fault of the software body .*: (.*)", more[0])
+    programs = said[2].split("; ")
+    assert len(set(programs)) == int(said[1]) and all("w4a4" in program for program in programs)
+
+
 # As nibble tune writes it, without entries: H200s have 132 units, and so has the stand-in.
 TUNING = {"schema": "nibble.tuning/1", "version": "0.1", "command": "nibble tune", "compiler": "NVRTC 13.0",
           "began_unix_s": 90, "taken_unix_s": 100, "entries": [],

@@ -13,7 +13,9 @@ import pytest
 from conftest import environment
 
 # Budgets so small that the tests are quick: what is chosen does not matter.
-SHORT = ("--tokens", "1,4", "--seconds", "0.05", "--replays", "3")
+# The activations are those that a server and a layer of the C API have, not the checkpoint's NVFP4.
+BF16 = ("--activations", "bf16")
+SHORT = ("--tokens", "1,4", "--seconds", "0.05", "--replays", "3", *BF16)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,7 @@ def test_the_file(tuned, source_dir):
         assert entry["regret_of_default"] == pytest.approx(1 / chosen[0]["ratio"] - 1)
         assert entry["gain"] == pytest.approx(1 - chosen[0]["ratio"])
         assert all(timed["median_us"] > 0 for timed in entry["times"])
-    assert not list(path.parent.glob(".nibble-*"))  # nothing half-written is left
+    assert [one.name for one in path.parent.iterdir()] == [path.name]  # neither a part nor a lock is left
 
 
 def test_the_table(tuned):
@@ -101,17 +103,38 @@ def test_audit(tune, tuned, source_dir):
     document = json.loads(whole.stdout)
     validator(source_dir, "tuning_audit").validate(document)
     assert len(document["entries"]) == 4 and document["missing"] == []
-    missing = tune("--audit", path, "--tokens", "1,4,64", "--on", "cpu")
+    missing = tune("--audit", path, "--tokens", "1,4,64", "--on", "cpu", *BF16)
     assert missing.returncode == 3
     assert missing.stdout.count("missing: ") == 2
     assert "64 tokens: the file ends at 4 tokens, default taken" in missing.stdout
     assert f"{path} is of use on cpu" in missing.stdout
     # Another rank's shape: a quarter of the columns that the file is for.
-    other = tune("--audit", path, "--tokens", "1", "--tp", "2", "--json")
+    other = tune("--audit", path, "--tokens", "1", "--tp", "2", "--json", *BF16)
     assert other.returncode == 3
     whys = [one["why"] for one in json.loads(other.stdout)["missing"]]
     assert len(whys) == 2
     assert all("the file is for another rank's shape" in why and "not used" in why for why in whys)
+
+
+def test_the_summary_counts_what_the_table_shows(tune, tuned, source_dir):
+    path = str(tuned[0])
+    other = tune("--audit", path, "--tokens", "1", "--activations", "int8")
+    assert other.returncode == 3
+    assert "none of the file's keys is needed\nthe file holds 4 more keys" in other.stdout
+    assert "keep the default" not in other.stdout
+    document = json.loads(tune("--audit", path, "--tokens", "1", "--json", *BF16).stdout)
+    validator(source_dir, "tuning_audit").validate(document)
+    assert (document["needed"], len(document["entries"])) == (2, 4)
+    assert "the file is for bf16 activations, moe.down" in other.stdout
+    assert "another rank" not in other.stdout and "another model" not in other.stdout
+
+
+# GLM-5's checkpoint has both in NVFP4, and the CPU takes it: what tune lacks is what bench moe runs.
+def test_activations_are_the_checkpoints_as_of_bench_moe(tune, tuned, nibble):
+    audited = nibble("tune", "--audit", str(tuned[0]), "--model", "glm-5-nvfp4", "--tp", "8", "--tokens", "1")
+    assert audited.returncode == 3
+    said = " ".join(audited.stdout.split())
+    assert said.count("nvfp4 x nvfp4, 1 token: the file is for another model's shape and bf16 activations") == 2, said
 
 
 def changed(tuned, tmp_path, **changes):
@@ -169,12 +192,75 @@ def test_two_ranks_come_to_one_choice_in_a_stale_file(ranks, tuned):
 
 def test_a_stale_or_foreign_file_says_so(tune, tuned, tmp_path):
     path = changed(tuned, tmp_path, kernel_version="nibble 0.0.0 avx2")
-    stale = tune("--audit", str(path), "--on", "cpu", model=False)
-    assert "is not used on cpu: it was made with kernels nibble 0.0.0 avx2" in stale.stdout
+    for words in ((), ("--on", "cpu")):
+        stale = tune("--audit", str(path), *words, model=False)
+        assert "is not used on cpu: it was made with kernels nibble 0.0.0 avx2" in stale.stdout
+        assert stale.returncode == 3
+    stale = json.loads(tune("--audit", str(path), "--json", model=False).stdout)
+    assert stale["of_use"] is False and len(stale["notes"]) == 1
+    path = changed(tuned, tmp_path, device="Another CPU")
+    foreign = tune("--audit", str(path), model=False)
+    assert foreign.returncode == 3 and "is not used on cpu: it was made on Another CPU" in foreign.stdout
     path = changed(tuned, tmp_path, device="NVIDIA H200", units=132)
     before = path.read_bytes()
     assert_refused(tune(*SHORT, "--output", str(path)), 2, "is of another device", "--output")
     assert path.read_bytes() == before
+    assert not path.with_name(path.name + ".lock").exists()
+
+
+def test_a_gpus_file_is_not_compared_without_a_gpu(tune, nibble, tuned, tmp_path):
+    if json.loads(nibble("doctor", "--json").stdout)["gpus"]:
+        pytest.skip("this machine has a GPU")
+    path = changed(tuned, tmp_path, device="NVIDIA H200", units=132, driver="CUDA 13.0")
+    audited = tune("--audit", str(path), model=False)
+    assert audited.returncode == 0
+    assert "was not compared with this machine: " in audited.stdout
+    assert "NVIDIA H200, 132 SMs, driver CUDA 13.0" in audited.stdout
+    assert json.loads(tune("--audit", str(path), "--json", model=False).stdout)["of_use"] is None
+    assert tune("--audit", str(path), "--on", "cpu", model=False).returncode == 3
+
+
+# One edit each of what nibble tune wrote.
+@pytest.mark.parametrize("edit,part", [
+    (lambda entry: entry.update(regret_of_default=5), "regret_of_default"),
+    (lambda entry: entry.update(times=[], ties=[]), '"chosen"'),
+    (lambda entry: entry.pop("choice_text"), "choice_text"),
+    (lambda entry: entry.pop("checked_tokens"), "checked_tokens")])
+def test_a_file_that_contradicts_itself(tune, nibble, cache, source_dir, tuned, tmp_path, edit, part):
+    file = json.loads(tuned[0].read_text())
+    edit(file["entries"][1])
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(file))
+    assert_refused(tune("--audit", str(path), model=False), 2, f"{path}: entries[1]", part)
+    assert_refused(bench_layer(nibble, cache, source_dir, "--tuning", str(path)), 2, part)
+
+
+def test_no_control_characters_of_a_file_reach_the_terminal(tune, tuned, tmp_path):
+    file = json.loads(tuned[0].read_text())
+    file["site"]["device"] = "\x1b[2Jdevice"
+    file["entries"][0]["note"] = "\x1b]0;note\x07"
+    path = tmp_path / "escapes.json"
+    path.write_text(json.dumps(file))
+    shown = tune("--audit", str(path), model=False)
+    assert "?[2Jdevice" in shown.stdout and "?]0;note?" in shown.stdout
+    assert "\x1b" not in shown.stdout and "\x07" not in shown.stdout
+
+
+def test_what_cannot_be_tuned_is_refused_before_anything_is_written(tune, tmp_path):
+    path = tmp_path / "none.json"
+    assert_refused(tune("--tokens", "1048576", "--output", str(path)), 2, "--tokens is 1048576", "1 to 65536")
+    assert_refused(tune(*SHORT, "--routing", "nofile.json", "--output", str(path)), 2, "nofile.json",
+                   "there is no such file", "balanced, random, and zipf:S")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ['{"schema": "nibble.tuning/2"}', "{"])
+def test_what_is_not_ours_to_overwrite(tune, tmp_path, text):
+    path = tmp_path / "theirs.json"
+    path.write_text(text)
+    assert_refused(tune(*SHORT, "--output", str(path)), 2, "give another --output, or move the file away")
+    assert [one.name for one in tmp_path.iterdir()] == ["theirs.json"]
+    assert_refused(tune(*SHORT, "--output", "/dev/null"), 2, "/dev/null is no regular file")
 
 
 # On a terminal, where progress shows.
@@ -217,11 +303,21 @@ def next_best(tuned):
 def chosen(tuned, next_best, tmp_path):
     file = json.loads(tuned[0].read_text())
     for entry in file["entries"]:
-        entry["choice"] = {"op": entry["key"]["op"], "family": "cpu", "isa": next_best, "threads": 1}
-        entry["choice_text"] = f"cpu {next_best} 1 thread"
+        choose(entry, {"op": entry["key"]["op"], "family": "cpu", "isa": next_best, "threads": 1},
+               f"cpu {next_best} 1 thread")
     path = tmp_path / "chosen.json"
     path.write_text(json.dumps(file))
     return path
+
+
+def choose(entry, tactic, text):
+    """The entry as nibble tune would have written it, had this tactic taken half of the default's time."""
+    for timed in entry["times"]:
+        timed["standing"] = "slower"
+    entry["times"] = [timed for timed in entry["times"] if timed["text"] != text]
+    entry["times"].insert(0, {"tactic": tactic, "text": text, "median_us": 1, "interval_us": None, "rounds": 1,
+                              "ratio": 0.5, "ratio_interval": None, "standing": "chosen"})
+    entry |= {"choice": tactic, "choice_text": text, "runner_up": None, "gain": 0.5, "regret_of_default": 1, "ties": []}
 
 
 def bench_layer(nibble, cache, source_dir, *words):
@@ -244,6 +340,17 @@ def test_bench_says_why_it_takes_none(nibble, cache, source_dir, chosen):
     path = str(chosen)
     assert_refused(nibble("bench", "gemm", "--tuning", path), 2, "--tuning is of layers")
     assert_refused(bench_layer(nibble, cache, source_dir, "--tuning", path + ".none"), 2, "no such tuning file", path)
+
+
+# The rule of a GPU's file: another device's is refused, a stale one is a note.
+def test_bench_refuses_another_devices_file_and_tells_of_a_stale_one(nibble, cache, source_dir, tuned, tmp_path):
+    foreign = changed(tuned, tmp_path, units=4096)
+    assert_refused(bench_layer(nibble, cache, source_dir, "--tuning", str(foreign)), 2, "with 4096 units",
+                   "nibble tune writes one for this device")
+    stale = changed(tuned, tmp_path, kernel_version="nibble 0.0.0 avx2")
+    notes = json.loads(bench_layer(nibble, cache, source_dir, "--tuning", str(stale)).stdout)["notes"]
+    assert any(f"tuning file {stale} is not used: it was made with kernels nibble 0.0.0 avx2" in note
+               and note.endswith("defaults are taken for all 4 keys") for note in notes)
 
 
 def serve_with(binary, cache, *words):

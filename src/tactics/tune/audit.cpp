@@ -14,6 +14,8 @@ Audit audit_tuning(const TuningFile& file, const std::vector<TuningKey>& needed)
           return entry.key.shape == key.shape && entry.key.holds(key.tokens);
         });
     audit.lines.push_back({&entry, is_needed});
+    if (!is_needed) continue;
+    ++audit.needed;
     if (!entry.choice) {
       ++audit.without_choice;
       continue;
@@ -42,6 +44,7 @@ Json to_json(const Audit& audit) {
   return Json::object()
       .set("entries", std::move(lines))
       .set("missing", std::move(missing))
+      .set("needed", static_cast<std::int64_t>(audit.needed))
       .set("kept_defaults", static_cast<std::int64_t>(audit.kept_defaults))
       .set("without_choice", static_cast<std::int64_t>(audit.without_choice))
       .set("largest_regret", audit.largest_regret);

@@ -25,7 +25,9 @@ struct MissingKey {
 
 struct Audit {
   std::vector<AuditLine> lines;  // in the file's order; they point into it
+  // Below, of the lines that are needed alone.
   std::vector<MissingKey> missing;
+  std::size_t needed = 0;
   std::size_t kept_defaults = 0;  // entries whose choice is the default
   std::size_t without_choice = 0;
   double largest_regret = 0;  // of the default

@@ -44,18 +44,22 @@ std::vector<TuningKey> keys_of(const TuningShape& shape, std::vector<std::int64_
   return keys;
 }
 
+bool is_same_device(const TuningSite& made, const TuningSite& here) {
+  return made.device == here.device && made.units == here.units;
+}
+
 std::string difference(const TuningSite& made, const TuningSite& here) {
-  if (made.device != here.device || made.units != here.units) {
+  if (!is_same_device(made, here)) {
     return fmt::format("it was made on {} with {} units, and this is {} with {}",
-                       printable(made.device), made.units, here.device, here.units);
+                       printable(made.device), made.units, printable(here.device), here.units);
   }
   if (made.driver != here.driver) {
     return fmt::format("it was made with driver {}, and this is {}", printable(made.driver),
-                       here.driver);
+                       printable(here.driver));
   }
   if (made.kernel_version != here.kernel_version) {
     return fmt::format("it was made with kernels {}, and these are {}",
-                       printable(made.kernel_version), here.kernel_version);
+                       printable(made.kernel_version), printable(here.kernel_version));
   }
   return "";
 }

@@ -55,6 +55,8 @@ struct TuningSite {
   std::string kernel_version;  // of the device code, or of nibble with the best instruction set
   friend bool operator==(const TuningSite&, const TuningSite&) = default;
 };
+// Another driver or other kernels make a file of the same device stale, no more.
+bool is_same_device(const TuningSite& made, const TuningSite& here);
 // Empty, or what differs: "it was made with driver CUDA 12.8, and this is CUDA 13.0".
 std::string difference(const TuningSite& made, const TuningSite& here);
 

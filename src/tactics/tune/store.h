@@ -16,12 +16,30 @@
 
 namespace nibble::tune {
 
+// The lock of a tuning file: FILE.lock beside it, as long as this lives. It is removed while it is
+// still held, and whoever gets the lock of a removed file asks again: nobody holds an old one.
+class TuningLock {
+ public:
+  static Result<TuningLock> take(const std::filesystem::path& file,
+                                 const std::function<void()>& waiting);
+  TuningLock(TuningLock&&) = default;
+  ~TuningLock();
+
+ private:
+  TuningLock(std::filesystem::path path, Descriptor descriptor)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  std::filesystem::path path_;
+  Descriptor descriptor_;  // closing it gives the lock back
+};
+
 class TuningStore {
  public:
-  // Makes the folder, takes the lock (FILE.lock beside the file, which stays), and reads the file.
+  // Looks at the file, makes the folder, takes the lock, and reads the file as it is then. What is
+  // refused is refused before anything is made: what is no regular file, a file of another device,
+  // and one that cannot be read, which is not ours to overwrite.
   // `waiting` is called once when another process holds the lock. Entries of another driver or
-  // version of the kernels are left out, and note() says so; a file of another device is an input
-  // error, as is one that cannot be read: it is not ours to overwrite.
+  // version of the kernels are left out, and note() says so.
   static Result<TuningStore> open(const std::filesystem::path& path, const TuningSite& site,
                                   const std::function<void()>& waiting);
 
@@ -32,11 +50,11 @@ class TuningStore {
   Result<> put(TuningEntry entry);
 
  private:
-  TuningStore(std::filesystem::path path, Descriptor lock)
+  TuningStore(std::filesystem::path path, TuningLock lock)
       : path_(std::move(path)), lock_(std::move(lock)) {}
 
   std::filesystem::path path_;
-  Descriptor lock_;  // closing it gives the lock back
+  TuningLock lock_;
   TuningFile file_;
   std::string note_;
 };

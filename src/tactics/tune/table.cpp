@@ -10,9 +10,33 @@ namespace nibble::tune {
 namespace {
 
 constexpr const char* kDefaultTaken = "default taken";
+constexpr std::size_t kMostNote = 400;  // columns
 
 std::string tokens_text(std::int64_t tokens) {
   return fmt::format("{} {}", tokens, tokens == 1 ? "token" : "tokens");
+}
+
+// How a file's shape is not the one that was asked for: "another rank's shape", "bf16 activations".
+// One rank's cut changes gate and up's rows, down's columns, and how many experts there are; the
+// hidden size and top_k are the model's.
+std::vector<std::string> shape_differences(const TuningShape& made, const TuningShape& asked) {
+  std::vector<std::string> parts;
+  const bool same_hidden = asked.op == "moe.down"      ? made.n == asked.n
+                           : asked.op == "moe.gate_up" ? made.k == asked.k
+                                                       : made.n == asked.n || made.k == asked.k;
+  const bool same_sizes = made.n == asked.n && made.k == asked.k && made.experts == asked.experts;
+  if (!same_hidden || made.top_k != asked.top_k) {
+    parts.emplace_back("another model's shape");
+  } else if (!same_sizes) {
+    parts.emplace_back("another rank's shape");
+  }
+  if (made.format != asked.format) {
+    parts.push_back(fmt::format("{} weights", to_string(made.format)));
+  }
+  if (made.activations != asked.activations) {
+    parts.push_back(fmt::format("{} activations", to_string(made.activations)));
+  }
+  return parts;
 }
 
 // "1 token", "1, 2 and 4 tokens".
@@ -42,6 +66,14 @@ TuningTable TuningTable::load(const std::filesystem::path& path, const TuningSit
   return table;
 }
 
+Result<TuningTable> TuningTable::for_run(TuningFile file, const std::string& name,
+                                         const TuningSite& here) {
+  const bool foreign = !is_same_device(file.site, here);
+  TuningTable table(std::move(file), name, here);
+  if (foreign) return input_error("{}; nibble tune writes one for this device", table.problem());
+  return table;
+}
+
 Found TuningTable::find(const TuningShape& shape, std::int64_t tokens) {
   for (const Asked& asked : asked_) {
     if (asked.shape == shape && asked.tokens == tokens) return asked.found;
@@ -61,14 +93,16 @@ Found TuningTable::look_up(const TuningShape& shape, std::int64_t tokens) const 
   Found found{.tactic = best->choice,
               .entry_from = best->key.from_tokens,
               .entry_tokens = best->key.tokens};
-  if (!best->choice) found.reason = fmt::format("{}; {}", best->note, kDefaultTaken);
+  if (!best->choice)
+    found.reason = fmt::format("{}; {}", printable(best->note, kMostNote), kDefaultTaken);
   return found;
 }
 
 // Another rank's shape is the usual mistake: a file for 36 local experts was never read where 288
 // were asked for, and nobody was told (facts/sm120.md, 3A case 19).
 std::string TuningTable::why_missing(const TuningShape& shape, std::int64_t tokens) const {
-  const TuningShape* other = nullptr;
+  const TuningShape* nearest = nullptr;
+  std::vector<std::string> differences;
   std::int64_t most = 0;
   bool same_shape = false;
   for (const TuningEntry& entry : file_.entries) {
@@ -76,16 +110,19 @@ std::string TuningTable::why_missing(const TuningShape& shape, std::int64_t toke
       same_shape = true;
       most = std::max(most, entry.key.tokens);
     } else if (entry.key.shape.op == shape.op) {
-      other = &entry.key.shape;
+      std::vector<std::string> parts = shape_differences(entry.key.shape, shape);
+      if (nearest != nullptr && parts.size() >= differences.size()) continue;
+      nearest = &entry.key.shape;
+      differences = std::move(parts);
     }
   }
   if (same_shape && tokens > most) {
     return fmt::format("the file ends at {}, {}", tokens_text(most), kDefaultTaken);
   }
   if (same_shape) return fmt::format("this many tokens are not in the file, {}", kDefaultTaken);
-  if (other != nullptr) {
-    return fmt::format("the file is for another rank's shape, {}: not used, {}", to_string(*other),
-                       kDefaultTaken);
+  if (nearest != nullptr) {
+    return fmt::format("the file is for {}, {}: not used, {}", join(differences, " and "),
+                       to_string(*nearest), kDefaultTaken);
   }
   return fmt::format("not in the file, {}", kDefaultTaken);
 }

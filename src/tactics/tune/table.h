@@ -31,6 +31,10 @@ class TuningTable {
   // problem() is its sentence.
   static TuningTable load(const std::filesystem::path& path, const TuningSite& here);
   TuningTable(TuningFile file, std::string name, const TuningSite& here);
+  // Of a file that somebody named for this run: another device's is an input error. One of another
+  // driver or of other kernels gives no choices, and problem() says why.
+  static Result<TuningTable> for_run(TuningFile file, const std::string& name,
+                                     const TuningSite& here);
 
   const std::string& problem() const { return problem_; }
   // Counts a hit or a miss; the same question again counts no more.

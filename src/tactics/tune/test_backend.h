@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/stats.h"
 #include "tactics/tune/backend.h"
+#include "tactics/tune/tuning_file.h"
 
 namespace nibble::tune {
 
@@ -32,6 +33,17 @@ inline TuningKey test_key(std::int64_t tokens = 64) {
 }
 inline TuningSite test_site() {
   return {.device = "NVIDIA H200", .units = 132, .driver = "CUDA 13.0", .kernel_version = "abc"};
+}
+
+// What the tuner writes of a key with a single candidate.
+inline TuningEntry untuned_entry(const TuningKey& key, const AnyTactic& only) {
+  TuningEntry entry{
+      .key = key, .checked_tokens = checked_tokens(key), .choice = only, .fallback = only};
+  entry.rounds = 16;
+  entry.times = {
+      {only, {.median_us = 100, .rounds = 16, .ratio = 1, .standing = Standing::kChosen}}};
+  entry.note = "untuned: single candidate";
+  return entry;
 }
 
 // Normal noise by Box and Muller, from our own generator: the same on every machine.

@@ -155,6 +155,15 @@ class KeyTuner {
   std::vector<AnyTactic> right_;
 };
 
+std::string without_candidates_text(const TuningEntry& entry) {
+  std::string text = fmt::format("{} is not in the file: {}", to_string(entry.key), entry.note);
+  if (!entry.infeasible.empty()) {
+    text += fmt::format("; the first, {}: {}", to_string(entry.infeasible.front().tactic),
+                        entry.infeasible.front().why);
+  }
+  return text;
+}
+
 }  // namespace
 
 TuningEntry tune_key(TuneBackend& backend, const TuningKey& key, const TuneOptions& options,
@@ -206,6 +215,11 @@ Result<TuneReport> tune_keys(TuneBackend& backend, const TuneRequest& request, c
     TuningEntry entry = tune_key(backend, key, request.options, now, [&](std::string_view what) {
       progress(fmt::format("{} of {}: {}: {}", begun, request.keys.size(), to_string(key), what));
     });
+    if (entry.times.empty() && entry.rejected.empty()) {
+      report.notes.push_back(without_candidates_text(entry));
+      report.without_candidates.push_back(std::move(entry));
+      continue;
+    }
     entry.taken_unix_s = unix_now();
     TuningFile& file = store.file();
     file.version = request.version;

@@ -30,7 +30,8 @@ struct TuneOptions {
 // What is being done, for people: "checking w4a16 mma ...".
 using TuneProgress = std::function<void(std::string_view what)>;
 
-// An entry in any case: one without a choice says why.
+// An entry in any case: one without a choice says why. Where there was no candidate it has neither
+// times nor rejected tactics, and its default is none.
 TuningEntry tune_key(TuneBackend& backend, const TuningKey& key, const TuneOptions& options,
                      const Now& now, const TuneProgress& progress);
 
@@ -48,6 +49,7 @@ struct TuneReport {
   TuningFile file;                // as it is on disk now
   std::vector<TuningKey> keys;    // that were asked for
   std::vector<TuningKey> reused;  // those that the file had, or another process decided meanwhile
+  std::vector<TuningEntry> without_candidates;  // not in the file: nothing was tried
   std::vector<std::string> notes;
   bool failed() const;  // a key has no candidate that can be used
 };

@@ -1,11 +1,13 @@
 // The tuner with injected times and faults.
 #include "tactics/tune/tuner.h"
 
+#include <atomic>
 #include <gtest/gtest.h>
 #include <limits>
 #include <set>
 #include <thread>
 
+#include "base/eventually.h"
 #include "base/file.h"
 #include "base/testing.h"
 #include "tactics/tune/store.h"
@@ -173,22 +175,25 @@ Result<TuneReport> tune_into(InjectedBackend& backend, const TuneRequest& reques
 }
 
 // Two ranks see opposite truths: tactic 1 fast on one, tactic 2 on the other. Whoever is first
-// decides, and the other has the same choice without timing anything.
+// decides, and the other, which has come meanwhile, has the same choice without timing anything.
 void two_ranks_agree(bool again) {
   const TemporaryFolder folder;
   TuneRequest request = request_for(folder.path() / "tuning.json");
   request.again = again;
   std::vector<std::optional<TuneReport>> reports(2);
   std::vector<InjectedBackend> backends(2, InjectedBackend(3));
+  std::atomic<bool> waits = false;
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     InjectedBackend& backend = backends[static_cast<std::size_t>(rank)];
-    backend.time = [rank](int tactic, std::size_t) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    backend.time = [rank, &waits](int tactic, std::size_t) {
+      EXPECT_TRUE(eventually([&] { return waits.load(); }));
       return tactic == rank + 1 ? 80.0 : 100.0;
     };
     ranks.emplace_back([&, rank] {
-      Result<TuneReport> report = tune_into(backends[static_cast<std::size_t>(rank)], request);
+      Result<TuneReport> report =
+          tune_keys(backends[static_cast<std::size_t>(rank)], request, steady_now, unix_seconds,
+                    [&](std::string_view what) { waits = waits || what.starts_with("waiting"); });
       ASSERT_TRUE(report.ok()) << report.error().message;
       reports[static_cast<std::size_t>(rank)] = std::move(*report);
     });
@@ -242,7 +247,7 @@ TEST(Tuner, AnotherDriversFileIsMeasuredAnewAndAnotherDevicesIsRefused) {
   InjectedBackend backend(2);
   TuningFile old{.site = test_site(), .compiler = "NVRTC", .version = "0", .command = "nibble"};
   old.site.driver = "CUDA 12.8";
-  old.put({.key = test_key(512), .choice = tactic_number(1), .fallback = tactic_number(0)});
+  old.put(untuned_entry(test_key(512), tactic_number(1)));
   ASSERT_TRUE(write_file(request.output, to_json(old).dump()).ok());
   const Result<TuneReport> report = tune_into(backend, request);
   ASSERT_TRUE(report.ok()) << report.error().message;
@@ -260,12 +265,82 @@ TEST(Tuner, AnotherDriversFileIsMeasuredAnewAndAnotherDevicesIsRefused) {
   EXPECT_NE(refused.error().message.find("is of another device"), std::string::npos);
 }
 
+TEST(Tuner, NothingIsLeftBesideTheFile) {
+  const TemporaryFolder folder;
+  const TuneRequest request = request_for(folder.path() / "tuning.json");
+  const std::string lock = request.output.string() + ".lock";
+  InjectedBackend backend(2);
+  ASSERT_TRUE(tune_into(backend, request).ok());
+  EXPECT_TRUE(std::filesystem::exists(request.output));
+  EXPECT_FALSE(std::filesystem::exists(lock));
+  for (const char* text : {"{\"schema\": \"nibble.tuning/2\"}", "{\"schema\": "}) {
+    ASSERT_TRUE(write_file(request.output, text).ok());
+    const Result<TuneReport> refused = tune_into(backend, request);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().kind, ErrorKind::kInput);
+    EXPECT_TRUE(refused.error().message.ends_with("; give another --output, or move the file away"))
+        << refused.error().message;
+    EXPECT_FALSE(std::filesystem::exists(lock));
+  }
+  std::filesystem::remove(request.output);
+  std::filesystem::create_directory(request.output);
+  const Result<TuneReport> refused = tune_into(backend, request);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            request.output.string() + " is no regular file; give another --output");
+  EXPECT_FALSE(std::filesystem::exists(lock));
+}
+
+// Whoever waits for a lock that is removed meanwhile must not hold the removed one.
+TEST(TuningLock, IsHeldByOneAtATimeThoughEachRemovesIt) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "t.json";
+  constexpr int kThreads = 4;
+  constexpr int kTurns = 200;
+  std::atomic<int> inside = 0;
+  std::atomic<int> together = 0;
+  std::vector<std::thread> threads;
+  for (int at = 0; at < kThreads; ++at) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const Result<TuningLock> lock = TuningLock::take(path, [] {});
+        ASSERT_TRUE(lock.ok()) << lock.error().message;
+        if (++inside > 1) ++together;
+        std::this_thread::yield();
+        --inside;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(together, 0);
+  EXPECT_FALSE(std::filesystem::exists(path.string() + ".lock"));
+}
+
+TEST(TuningLock, AFileOfSomebodysThatHasItsNameStays) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "package.json";
+  ASSERT_TRUE(write_file(path.string() + ".lock", "mine").ok());
+  {
+    ASSERT_TRUE(TuningLock::take(path, [] {}).ok());
+  }
+  EXPECT_EQ(read_file(path.string() + ".lock", 100).value(), "mine");
+}
+
 TEST(Tuner, AKeyWithoutAnyCandidateFailsTheRun) {
   const TemporaryFolder folder;
   InjectedBackend backend(0);
-  const Result<TuneReport> report = tune_into(backend, request_for(folder.path() / "tuning.json"));
+  const TuneRequest request = request_for(folder.path() / "tuning.json");
+  const Result<TuneReport> report = tune_into(backend, request);
   ASSERT_TRUE(report.ok());
   EXPECT_TRUE(report->failed());
+  // A default that nobody named is not written down as one.
+  EXPECT_FALSE(std::filesystem::exists(request.output));
+  EXPECT_TRUE(report->file.entries.empty());
+  ASSERT_EQ(report->without_candidates.size(), 2U);
+  ASSERT_EQ(report->notes.size(), 2U);
+  EXPECT_EQ(report->notes[0],
+            "moe.down 256 x [6144, 256] top 8 nvfp4 x bf16, 16 tokens is not in the file: no "
+            "feasible kernel: of 0 tactics none fits this shape and device");
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "tactics/tune/tuning_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/core.h>
 #include <utility>
+
+#include "tactics/tune/gate.h"
 
 namespace nibble::tune {
 namespace {
@@ -60,6 +63,48 @@ void TuningFile::put(TuningEntry entry) {
     return;
   }
   entries.push_back(std::move(entry));
+}
+
+std::string contradiction(const TuningEntry& entry) {
+  // Numbers of a file have six digits.
+  constexpr double kDigits = 1e-4;
+  if (entry.checked_tokens != checked_tokens(entry.key)) {
+    return "checked_tokens are not the ends of the key's range of tokens";
+  }
+  const TimedTactic* chosen = nullptr;
+  for (const TimedTactic& timed : entry.times) {
+    if (timed.times.rounds > entry.rounds) {
+      return fmt::format("{} was timed in {} rounds of {}", to_string(timed.tactic),
+                         timed.times.rounds, entry.rounds);
+    }
+    if (timed.times.standing != Standing::kChosen) continue;
+    if (chosen != nullptr) return "two of its times are \"chosen\"";
+    chosen = &timed;
+  }
+  if (!entry.choice) {
+    if (chosen != nullptr) return "it has no choice, and one of its times is \"chosen\"";
+    return entry.note.empty() ? "it has no choice, and no note says why" : "";
+  }
+  if (chosen == nullptr || chosen->tactic != *entry.choice) {
+    return fmt::format("its choice, {}, is not the \"chosen\" one of its times",
+                       to_string(*entry.choice));
+  }
+  const double gain = 1 - chosen->times.ratio;
+  const double regret = 1 / chosen->times.ratio - 1;
+  if (std::abs(entry.gain - gain) > kDigits ||
+      std::abs(entry.regret - regret) > kDigits * (1 + std::abs(regret))) {
+    return fmt::format(
+        "its gain {} and regret_of_default {} do not follow from the ratio {} of its "
+        "choice",
+        entry.gain, entry.regret, chosen->times.ratio);
+  }
+  const auto is_runner_up = [&](const TimedTactic& timed) {
+    return timed.tactic == *entry.runner_up;
+  };
+  if (entry.runner_up && std::none_of(entry.times.begin(), entry.times.end(), is_runner_up)) {
+    return fmt::format("its runner-up, {}, is not among its times", to_string(*entry.runner_up));
+  }
+  return "";
 }
 
 Json to_json(const TuningEntry& entry) {

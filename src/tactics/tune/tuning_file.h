@@ -62,7 +62,13 @@ Json to_json(const TuningFile& file);
 Json to_json(const TuningEntry& entry);
 // An input error says in one sentence what is wrong, and where.
 Result<TuningFile> parse_tuning(const Json& json, const std::string& where);
-// The same of a file: missing, not JSON, another version of the schema, or damaged.
-Result<TuningFile> read_tuning(const std::filesystem::path& path);
+// The same of a file: missing, not JSON, another version of the schema, damaged, or at odds with
+// itself. `remedy` ends the sentence of one that is there.
+inline constexpr std::string_view kWriteAnother = "nibble tune --output writes another";
+Result<TuningFile> read_tuning(const std::filesystem::path& path,
+                               std::string_view remedy = kWriteAnother);
+// What is at odds in an entry: its choice with its times, what it says with what follows from it;
+// "" : nothing. Nobody but an editor makes such a file.
+std::string contradiction(const TuningEntry& entry);
 
 }  // namespace nibble::tune

@@ -87,11 +87,13 @@ TEST(TuningFile, EachFaultHasItsSentence) {
   EXPECT_EQ(missing.error().message,
             "there is no tuning file " + name + "; nibble tune --output writes one");
   EXPECT_NE(refusal(folder, "{\"schema\": ").find(name), std::string::npos);
-  EXPECT_EQ(refusal(folder, "[]"), name + " is no tuning file: it has no \"schema\"");
+  EXPECT_EQ(refusal(folder, "[]"), name +
+                                       " is no tuning file: it has no \"schema\"; nibble tune "
+                                       "--output writes another");
   EXPECT_EQ(refusal(folder, R"({"schema": "nibble.tuning/2"})"),
             name +
                 " is \"nibble.tuning/2\", and this nibble reads nibble.tuning/1; nibble tune "
-                "writes a new one");
+                "--output writes another");
   EXPECT_NE(refusal(folder, R"({"schema": "nibble.tuning/1", "version": "1"})").find("command"),
             std::string::npos);
 }
@@ -113,6 +115,48 @@ TEST(TuningFile, AKeyThatStandsTwiceIsRefused) {
   ASSERT_FALSE(read.ok());
   EXPECT_NE(read.error().message.find("entries[0] and entries[1] are both of moe.down"),
             std::string::npos);
+}
+
+// Each is one edit of a file that the tuner could have written.
+TEST(TuningFile, AFileThatContradictsItselfIsRefused) {
+  struct Edit {
+    void (*apply)(Json& entry);
+    const char* words;
+  };
+  const Edit edits[] = {
+      {[](Json& entry) { entry.set("regret_of_default", 5.0); }, "regret_of_default 5"},
+      {[](Json& entry) { entry.set("gain", 0.9); }, "gain 0.9"},
+      {[](Json& entry) { entry.set("times", Json::array()).set("ties", Json::array()); },
+       "is not the \"chosen\" one of its times"},
+      {[](Json& entry) { entry.set("choice_text", Json()); }, "choice_text"},
+      {[](Json& entry) { entry.set("choice_text", "the best ever"); }, "\"the best ever\""},
+      {[](Json& entry) { entry.set("default_text", "another"); }, "default_text"},
+      {[](Json& entry) { entry.set("choice", Json()).set("choice_text", Json()); },
+       "it has no choice, and one of its times is \"chosen\""},
+      {[](Json& entry) { entry.set("choice", Json()); }, "there is no choice"},
+      {[](Json& entry) { entry.set("checked_tokens", Json()); }, "checked_tokens"},
+      {[](Json& entry) { entry.set("checked_tokens", Json::array().push(64)); },
+       "checked_tokens are not the ends"},
+      {[](Json& entry) { entry.set("ties", Json::array()); }, "ties"},
+      {[](Json& entry) { entry.set("rounds", 1); }, "in 30 rounds of 1"},
+      {[](Json& entry) { entry.find("times")->as_array()[1].set("standing", "chosen"); }, "ties"},
+      {[](Json& entry) {
+         entry.find("times")->as_array()[1].set("standing", "chosen");
+         entry.set("ties", Json::array());
+       },
+       "two of its times are \"chosen\""},
+      {[](Json& entry) { entry.find("times")->as_array()[0].set("text", "x"); }, "text"},
+      {[](Json& entry) { entry.find("rejected")->as_array()[0].set("text", "x"); }, "text"}};
+  for (const Edit& edit : edits) {
+    Json json = to_json(whole_file());
+    edit.apply(json.find("entries")->as_array()[0]);
+    const Result<TuningFile> read = parse_tuning(json, "x.json");
+    ASSERT_FALSE(read.ok()) << edit.words;
+    EXPECT_EQ(read.error().kind, ErrorKind::kInput);
+    EXPECT_NE(read.error().message.find("x.json: entries[0]"), std::string::npos)
+        << read.error().message;
+    EXPECT_NE(read.error().message.find(edit.words), std::string::npos) << read.error().message;
+  }
 }
 
 TEST(TuningTable, FindsTheRangeThatHoldsTheTokens) {
@@ -147,6 +191,53 @@ TEST(TuningTable, AnotherRanksShapeIsNotUsedAndSaysSo) {
   EXPECT_EQ(found.reason,
             "the file is for another rank's shape, moe.down 36 x [6144, 256] top 8 nvfp4 x bf16: "
             "not used, default taken");
+}
+
+// What differs is named, and only that.
+TEST(TuningTable, AMissNamesWhatDiffers) {
+  const auto reason = [](void (*change)(TuningShape&)) {
+    TuningFile file = whole_file();
+    change(file.entries[0].key.shape);
+    return TuningTable(std::move(file), "t.json", test_site()).find(test_shape(), 64).reason;
+  };
+  EXPECT_EQ(reason([](TuningShape& shape) { shape.activations = Format::kNvfp4; }),
+            "the file is for nvfp4 activations, moe.down 256 x [6144, 256] top 8 nvfp4 x nvfp4: "
+            "not used, default taken");
+  EXPECT_EQ(reason([](TuningShape& shape) { shape.format = Format::kMxfp4; }),
+            "the file is for mxfp4 weights, moe.down 256 x [6144, 256] top 8 mxfp4 x bf16: not "
+            "used, default taken");
+  EXPECT_EQ(reason([](TuningShape& shape) { shape.n = 2048; }),
+            "the file is for another model's shape, moe.down 256 x [2048, 256] top 8 nvfp4 x "
+            "bf16: not used, default taken");
+  EXPECT_EQ(reason([](TuningShape& shape) {
+              shape.k = 512;
+              shape.activations = Format::kInt8;
+            }),
+            "the file is for another rank's shape and int8 activations, moe.down 256 x [6144, "
+            "512] top 8 nvfp4 x int8: not used, default taken");
+}
+
+TEST(TuningTable, AFileThatWasNamedForARunMustBeOfTheDevice) {
+  TuningSite here = test_site();
+  here.driver = "CUDA 13.1";
+  const Result<TuningTable> stale = TuningTable::for_run(whole_file(), "t.json", here);
+  ASSERT_TRUE(stale.ok());
+  EXPECT_NE(stale->problem().find("driver CUDA 13.0, and this is CUDA 13.1"), std::string::npos);
+  here.units = 66;
+  const Result<TuningTable> foreign = TuningTable::for_run(whole_file(), "t.json", here);
+  ASSERT_FALSE(foreign.ok());
+  EXPECT_EQ(foreign.error().kind, ErrorKind::kInput);
+}
+
+TEST(TuningTable, ControlCharactersOfAFileAreNotShown) {
+  TuningFile file = whole_file();
+  file.entries[0].choice.reset();
+  file.entries[0].note = "\x1b[2Jcleared";
+  EXPECT_EQ(TuningTable(file, "t.json", test_site()).find(test_shape(), 64).reason,
+            "?[2Jcleared; default taken");
+  file.site.device = "\x1b[2Jgone";
+  const std::string problem = TuningTable(file, "t.json", test_site()).problem();
+  EXPECT_NE(problem.find("?[2Jgone"), std::string::npos) << problem;
 }
 
 TEST(TuningTable, AStaleFileIsNotUsedAndSaysWhatDiffers) {
@@ -202,11 +293,28 @@ TEST(Audit, NamesWhatAModelNeedsAndTheFileLacks) {
   const Audit audit = audit_tuning(file, needed);
   ASSERT_EQ(audit.lines.size(), 1U);
   EXPECT_TRUE(audit.lines[0].needed);
+  EXPECT_EQ(audit.needed, 1U);
   EXPECT_EQ(audit.kept_defaults, 0U);
   EXPECT_EQ(audit.largest_regret, 0.25);
   ASSERT_EQ(audit.missing.size(), 2U);
   EXPECT_EQ(audit.missing[0].why, "the file ends at 64 tokens, default taken");
   EXPECT_EQ(audit.missing[1].why, "not in the file, default taken");
+}
+
+// Two keys of another model: neither kept defaults nor a regret of this one's.
+TEST(Audit, CountsWhatIsNeededAlone) {
+  TuningFile file = whole_file();
+  file.put({.key = test_key(4), .fallback = W4A16Tactic{}, .note = "no correct kernel: ..."});
+  TuningShape other = test_shape();
+  other.n = 2048;
+  const Audit audit = audit_tuning(file, {{other, 64, 33}});
+  EXPECT_EQ(audit.lines.size(), 2U);
+  EXPECT_EQ(audit.needed, 0U);
+  EXPECT_EQ(audit.kept_defaults, 0U);
+  EXPECT_EQ(audit.without_choice, 0U);
+  EXPECT_EQ(audit.largest_regret, 0);
+  EXPECT_EQ(audit.missing.size(), 1U);
+  EXPECT_EQ(to_json(audit).find("needed")->as_integer(), 0);
 }
 
 // What the audit's reader is to find of each key.

@@ -47,6 +47,14 @@ std::optional<AnyTactic> read_optional_tactic(ObjectReader& reader, const char* 
   return read_tactic(reader, key, op);
 }
 
+// A member that repeats another one for people: it must say the same.
+void check_text(ObjectReader& reader, const char* key, const std::string& follows) {
+  const std::string text = reader.require_string(key);
+  if (text == follows) return;
+  reader.fault_at(key, fmt::format("is \"{}\", and the tactic beside it is {}: one was edited",
+                                   printable(text), follows));
+}
+
 std::optional<Interval> read_interval(ObjectReader& reader, const char* key, double most) {
   const auto ends = reader.numbers(key, {.min = 0, .max = most});
   if (!ends) return std::nullopt;
@@ -71,7 +79,7 @@ Result<TimedTactic> parse_timed(const Json& json, const std::string& op, const s
   ObjectReader reader(json, where);
   TimedTactic timed;
   timed.tactic = read_tactic(reader, "tactic", op);
-  reader.accept("text");
+  check_text(reader, "text", to_string(timed.tactic));
   CandidateTimes& times = timed.times;
   times.median_us = reader.require_number("median_us", {.min = 0, .max = kMostUs});
   times.interval_us = read_interval(reader, "interval_us", kMostUs);
@@ -88,7 +96,7 @@ Result<RejectedTactic> parse_rejected(const Json& json, const std::string& op,
   ObjectReader reader(json, where);
   RejectedTactic rejected{.tactic = read_tactic(reader, "tactic", op),
                           .why = reader.require_string("why")};
-  reader.accept("text");
+  check_text(reader, "text", to_string(rejected.tactic));
   NIBBLE_RETURN_IF_ERROR(reader.finish());
   return rejected;
 }
@@ -114,6 +122,16 @@ std::vector<Item> read_list(ObjectReader& reader, const char* key, const Parse& 
   return items;
 }
 
+void check_ties(ObjectReader& reader, const TuningEntry& entry) {
+  const Json* list = reader.array("ties");
+  if (list == nullptr) return reader.fault_at("ties", "is missing");
+  Json follows = Json::array();
+  for (const std::string& name : entry.ties()) follows.push(name);
+  if (list->dump() != follows.dump()) {
+    reader.fault_at("ties", "are not those whose standing is \"tied\": one was edited");
+  }
+}
+
 void read_results(ObjectReader& reader, TuningEntry& entry) {
   const std::string& op = entry.key.shape.op;
   entry.choice = read_optional_tactic(reader, "choice", op);
@@ -131,7 +149,14 @@ void read_results(ObjectReader& reader, TuningEntry& entry) {
   entry.rejected = read_list<RejectedTactic>(reader, "rejected", rejected);
   entry.infeasible = read_list<RejectedTactic>(reader, "infeasible", rejected);
   entry.note = reader.require_string("note");
-  for (const char* shown : {"choice_text", "default_text", "ties"}) reader.accept(shown);
+  if (entry.choice) {
+    check_text(reader, "choice_text", to_string(*entry.choice));
+  } else if (const auto text = reader.string("choice_text")) {
+    reader.fault_at("choice_text",
+                    fmt::format("is \"{}\", and there is no choice", printable(*text)));
+  }
+  check_text(reader, "default_text", to_string(entry.fallback));
+  check_ties(reader, entry);
 }
 
 Result<TuningEntry> parse_entry(const Json& json, const std::string& where) {
@@ -143,12 +168,18 @@ Result<TuningEntry> parse_entry(const Json& json, const std::string& where) {
   entry.routing = reader.require_string("routing");
   entry.taken_unix_s = reader.require_number("taken_unix_s", {0, kMostUnixSeconds});
   entry.replays = static_cast<int>(reader.require_integer("replays", {0, 1e6}));
-  for (const double tokens :
-       reader.numbers("checked_tokens", {1, 1 << 24}).value_or(std::vector<double>())) {
+  const auto checked = reader.numbers("checked_tokens", {1, 1 << 24});
+  if (!checked) reader.fault_at("checked_tokens", "is missing");
+  for (const double tokens : checked.value_or(std::vector<double>())) {
     entry.checked_tokens.push_back(static_cast<std::int64_t>(tokens));
   }
   read_results(reader, entry);
   NIBBLE_RETURN_IF_ERROR(reader.finish());
+  const std::string odd = contradiction(entry);
+  if (!odd.empty()) {
+    return input_error("{} contradicts itself: {}; only what nibble tune wrote is taken", where,
+                       odd);
+  }
   return entry;
 }
 
@@ -172,8 +203,8 @@ Result<TuningFile> parse_tuning(const Json& json, const std::string& where) {
     return input_error("{} is no tuning file: it has no \"schema\"", where);
   }
   if (schema->as_string() != kSchema) {
-    return input_error("{} is \"{}\", and this nibble reads {}; nibble tune writes a new one",
-                       where, printable(schema->as_string()), kSchema);
+    return input_error("{} is \"{}\", and this nibble reads {}", where,
+                       printable(schema->as_string()), kSchema);
   }
   ObjectReader reader(json, where);
   reader.accept("schema");
@@ -192,15 +223,20 @@ Result<TuningFile> parse_tuning(const Json& json, const std::string& where) {
   return file;
 }
 
-Result<TuningFile> read_tuning(const std::filesystem::path& path) {
+Result<TuningFile> read_tuning(const std::filesystem::path& path, std::string_view remedy) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
     return input_error("there is no tuning file {}; nibble tune --output writes one",
                        path.string());
   }
-  NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostFileBytes));
-  NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(text, path.string()));
-  return parse_tuning(json, path.string());
+  const auto parsed = [&]() -> Result<TuningFile> {
+    NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostFileBytes));
+    NIBBLE_ASSIGN_OR_RETURN(const Json json, Json::parse(text, path.string()));
+    return parse_tuning(json, path.string());
+  };
+  Result<TuningFile> file = parsed();
+  if (file.ok()) return file;
+  return input_error("{}; {}", file.error().message, remedy);
 }
 
 }  // namespace nibble::tune

@@ -17,7 +17,7 @@ namespace {
 
 // A shell that answers as a worker, but for requests that hold `trigger`, where it does `act`.
 WorkerSetup shell_worker(const TemporaryFolder& folder, const std::string& trigger,
-                         const std::string& act) {
+                         const std::string& act, double answer_seconds = 60) {
   const std::string answers = R"sh(
 read job
 echo '{"ready": true}'
@@ -37,7 +37,7 @@ done
   EXPECT_TRUE(write_file(folder.path() / "worker.sh", script).ok());
   return {.words = {"/bin/sh", (folder.path() / "worker.sh").string()},
           .job = Json::object().set("on", "test"),
-          .answer_seconds = 1};
+          .answer_seconds = answer_seconds};
 }
 
 std::string failure_of(WorkerBackend& worker, int tactic) {
@@ -46,9 +46,9 @@ std::string failure_of(WorkerBackend& worker, int tactic) {
 }
 
 // Tactic 6 ("threads": 7) does something bad; those before and after it are answered.
-std::string costs_only_itself(const std::string& act) {
+std::string costs_only_itself(const std::string& act, double answer_seconds = 60) {
   const TemporaryFolder folder;
-  WorkerBackend worker(shell_worker(folder, R"("threads":7)", act));
+  WorkerBackend worker(shell_worker(folder, R"("threads":7)", act, answer_seconds));
   EXPECT_EQ(failure_of(worker, 0), "");
   const std::string failure = failure_of(worker, 6);
   const Result<double> after = worker.time_us(test_key(), tactic_number(1), 0);
@@ -67,7 +67,7 @@ TEST(Worker, AnExitIsToldWithItsStatus) {
 
 TEST(Worker, AHangIsEnded) {
   const Nanoseconds begin = monotonic_now();
-  EXPECT_EQ(costs_only_itself("sleep 600"), "the worker gave no answer within 1 s");
+  EXPECT_EQ(costs_only_itself("sleep 600", 3), "the worker gave no answer within 3 s");
   EXPECT_LT(seconds(monotonic_now() - begin), 20);
 }
 
@@ -75,12 +75,12 @@ TEST(Worker, AHangIsEnded) {
 TEST(Worker, ACheckOfManyReplaysHasMoreTime) {
   const TemporaryFolder folder;
   const std::string answer =
-      R"(sleep 2; echo '{"error":0.001,"limit":0.004,"where":"","digests":["0a"]}')";
-  WorkerBackend worker(shell_worker(folder, R"("do":"check")", answer));
+      R"(sleep 4; echo '{"error":0.001,"limit":0.004,"where":"","digests":["0a"]}')";
+  WorkerBackend worker(shell_worker(folder, R"("do":"check")", answer, 2));
   EXPECT_TRUE(worker.check(test_key(), tactic_number(0), 64, 200).ok());
   const Result<CheckRun> hung = worker.check(test_key(), tactic_number(0), 64, 50);
   ASSERT_FALSE(hung.ok());
-  EXPECT_EQ(hung.error().message, "the worker gave no answer within 1 s");
+  EXPECT_EQ(hung.error().message, "the worker gave no answer within 2 s");
 }
 
 TEST(Worker, RubbishIsNoAnswer) {
