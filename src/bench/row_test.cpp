@@ -60,14 +60,14 @@ struct RowScene {
     roofs.rates[Precision::kInt8] = {.value = 0.2};
     rig.claimed = {.bytes = 1e4, .weight_bytes = 1e4, .flop = 1e4, .distinct = 4, .sections = 0};
   }
-  BenchRow measure(bool cold) {
+  BenchRow measure(bool cold, std::size_t least = 8) {
     const RowContext context{.pool = pool,
                              .roofs = roofs,
                              .read = read_probes().front(),
                              .multiply = multiply_probes().back(),
                              .rates = rates,
                              .cache_bytes = 32e6,
-                             .rule = {.least = 8, .most = 40, .budget_s = 0.1}};
+                             .rule = {.least = least, .most = 40, .budget_s = 0.1}};
     Result<BenchRow> row = measure_row(rig, shape, 4, cold, context);
     EXPECT_TRUE(row.ok());
     return std::move(row).value();
@@ -102,10 +102,11 @@ TEST(MeasureRow, TimesRunsAndCountsWork) {
 TEST(MeasureRow, TwoModesHaveTheirUnits) {
   RowScene scene;
   scene.rig.slow_runs = true;
-  const BenchRow row = scene.measure(true);
+  // Modes need 32 samples; on a busy machine they may run together once.
+  BenchRow row = scene.measure(true, 40);
+  for (int again = 0; again < 9 && !row.time_us.modes.two; ++again) row = scene.measure(true, 40);
   std::string said;
   for (const std::string& flag : row.flags) said += flag + "\n";
-  if (!row.time_us.modes.two) GTEST_SKIP() << "a machine so busy that the modes run together";
   EXPECT_TRUE(std::regex_search(
       said,
       std::regex("times have two modes: [0-9.]+ ms in [0-9.]+ % of the runs, else [0-9.]+ ms")))
