@@ -1,10 +1,12 @@
 // The kernels beside the grouped products compile for every architecture, wherever NVRTC is; no GPU
 // is needed.
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
 #include "cuda/compile.h"
+#include "kernels/device/device_sources.h"
 #include "kernels/gemm/device/prepack.h"
 #include "kernels/moe/device/moe_kernels.h"
 
@@ -71,6 +73,38 @@ TEST(DeviceCompile, TheMostExpertsStayInRegisters) {
 TEST(DeviceCompile, Prepack) {
   NIBBLE_SKIP_WITHOUT_COMPILER();
   for (const char* const arch : kArchitectures) expect_in_registers(compile_prepack(arch), 3);
+}
+
+Result<cuda::Cubin> compile_with_arrivals(int arrivals) {
+  return cuda::compile(
+      {.name = "arrivals",
+       .files = device_sources(),
+       .main = "#include \"kernels/ptx/warp_arrival.cuh\"\n"
+               "static_assert(nibble::ptx::kWarpArrivals == " +
+               std::to_string(arrivals) +
+               ");\nextern \"C\" __global__ void arrive(unsigned barrier) {\n"
+               "  nibble::ptx::mbarrier_arrive_warp_if(barrier, true, threadIdx.x % 32);\n}\n",
+       .arch = "sm_90a"});
+}
+
+TEST(DeviceCompile, OneLaneArrivesForItsWarp) {
+  NIBBLE_SKIP_WITHOUT_COMPILER();
+  const auto one = compile_with_arrivals(1);
+  EXPECT_TRUE(one.ok()) << one.error().message;
+  EXPECT_FALSE(compile_with_arrivals(32).ok());
+}
+
+// What tools/gpu_check.sh asks for under racecheck. The environment is read once: in a process of
+// its own.
+TEST(DeviceCompile, EveryLaneArrivesWhereTheEnvironmentAsksForIt) {
+  NIBBLE_SKIP_WITHOUT_COMPILER();
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("NIBBLE_EVERY_LANE_ARRIVES", "1", 1);
+        std::exit(compile_with_arrivals(32).ok() && !compile_with_arrivals(1).ok() ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -11,7 +11,8 @@
 
 namespace nibble {
 
-// Every .cuh file and what these include, named below src/.
+// Every .cuh file and what these include, named below src/. NIBBLE_EVERY_LANE_ARRIVES=1 in the
+// environment compiles them as racecheck can follow them (docs/gpu.md); it is read once.
 std::span<const cuda::SourceFile> device_sources();
 
 }  // namespace nibble

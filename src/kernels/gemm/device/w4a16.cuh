@@ -20,6 +20,7 @@
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/shared.cuh"
 #include "kernels/ptx/sync.cuh"
+#include "kernels/ptx/warp_arrival.cuh"
 #include "kernels/ptx/wgmma.cuh"
 
 namespace nibble {
@@ -61,7 +62,7 @@ struct W4A16 : W4A16Copy<Config> {
 
     // Without a branch; -1: no stage.
     NIBBLE_DEVICE void release(int which) {
-      ptx::mbarrier_arrive_if(ring.empty(which), which >= 0 && lane == 0);
+      ptx::mbarrier_arrive_warp_if(ring.empty(which), which >= 0, lane);
     }
     NIBBLE_DEVICE void advance() {
       if (++stage == kTactic.stages) {
@@ -315,7 +316,7 @@ struct W4A16 : W4A16Copy<Config> {
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < kTactic.stages; ++stage) {
         ptx::mbarrier_init(ring.full(stage), kFullArrivals);
-        ptx::mbarrier_init(ring.empty(stage), kConsumers / 32);
+        ptx::mbarrier_init(ring.empty(stage), kConsumers / 32 * ptx::kWarpArrivals);
       }
 #if __CUDA_ARCH__ >= 900
       ptx::fence_mbarrier_init();

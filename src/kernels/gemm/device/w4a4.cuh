@@ -18,6 +18,7 @@
 #include "kernels/ptx/mma_fp4.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/shared.cuh"
+#include "kernels/ptx/warp_arrival.cuh"
 
 namespace nibble {
 
@@ -142,7 +143,7 @@ struct W4A4 : W4A4Copy<Config> {
       multiply_half<1>(me, pair, scales_m, sums);
     }
     __syncwarp();
-    ptx::mbarrier_arrive_if(me.ring.empty(me.stage), me.lane == 0);
+    ptx::mbarrier_arrive_warp_if(me.ring.empty(me.stage), true, me.lane);
     me.advance();
   }
 
@@ -222,7 +223,7 @@ struct W4A4 : W4A4Copy<Config> {
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < kTactic.stages; ++stage) {
         ptx::mbarrier_init(ring.full(stage), 32);
-        ptx::mbarrier_init(ring.empty(stage), kConsumers / 32);
+        ptx::mbarrier_init(ring.empty(stage), kConsumers / 32 * ptx::kWarpArrivals);
       }
 #if __CUDA_ARCH__ >= 900
       ptx::fence_mbarrier_init();
