@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "text/chat_template.h"
 #include "text/stop_buffer.h"
-#include "text/utf8.h"
 
 namespace {
 
@@ -48,6 +48,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   chat.messages = *messages;
   chat.max_steps = 20'000;
   const auto text = made->render(chat);
-  NIBBLE_CHECK(text.ok() ? nibble::text::is_valid_utf8(*text) : !text.error().message.empty());
+  NIBBLE_CHECK(text.ok() ? nibble::is_valid_utf8(*text) : !text.error().message.empty());
   return 0;
 }

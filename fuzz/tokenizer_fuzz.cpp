@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
 #include "text/pattern.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace {
 
@@ -28,7 +28,7 @@ void check_encoding(const Tokenizer& tokenizer, std::string_view text, bool add_
   const auto ids = tokenizer.encode(text, {.add_special = add_special});
   if (!ids.ok()) return check_error(ids.error());
   const std::string decoded = tokenizer.decode(*ids);
-  NIBBLE_CHECK(nibble::text::is_valid_utf8(decoded));
+  NIBBLE_CHECK(nibble::is_valid_utf8(decoded));
   nibble::text::Detokenizer detokenizer(tokenizer);
   std::string streamed;
   for (const nibble::text::TokenId id : *ids) {
@@ -57,7 +57,7 @@ void check_round_trip(std::string_view text) {
   }();
   const auto ids = tokenizer.encode(text);
   NIBBLE_CHECK(ids.ok());
-  const std::string valid = nibble::text::make_valid(text);
+  const std::string valid = nibble::make_valid(text);
   NIBBLE_CHECK(ids->size() == valid.size());
   NIBBLE_CHECK(tokenizer.decode(*ids) == valid);
 }

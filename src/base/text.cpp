@@ -7,6 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "base/utf8.h"
+
 namespace nibble {
 namespace {
 
@@ -114,18 +116,15 @@ std::size_t ansi_length(std::string_view text) {
   return length < text.size() ? length + 1 : 0;
 }
 
-// Decodes the code point at text[index] leniently: a broken sequence counts as one character.
-char32_t decode(std::string_view text, std::size_t index, std::size_t& length) {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const unsigned char lead = byte(index);
-  const std::size_t wanted = lead < 0xC0 ? 1U : lead < 0xE0 ? 2U : lead < 0xF0 ? 3U : 4U;
-  char32_t point = wanted == 1 ? lead : lead & (0xFFU >> (wanted + 1));
-  length = 1;
-  while (length < wanted && index + length < text.size() && (byte(index + length) & 0xC0) == 0x80) {
-    point = (point << 6) | (byte(index + length) & 0x3FU);
-    ++length;
-  }
-  return length == wanted ? point : U'\uFFFD';
+// The code point at text[index] and its bytes; a faulty sequence counts as one character, nullopt.
+std::optional<char32_t> decode(std::string_view text, std::size_t index, std::size_t& length) {
+  const Utf8Sequence sequence = first_sequence(text.substr(index));
+  length = sequence.length;
+  return sequence.complete ? std::optional(next_character(text, index)) : std::nullopt;
+}
+
+bool is_control(char32_t point) {
+  return point < 0x20 || (point >= 0x7F && point < 0xA0);
 }
 
 bool is_zero_width(char32_t point) {
@@ -191,11 +190,9 @@ std::string to_lower(std::string_view text) {
 std::string printable(std::string_view text, std::size_t most) {
   std::vector<std::string> characters;
   for (std::size_t index = 0, length = 0; index < text.size(); index += length) {
-    const char32_t point = decode(text, index, length);
-    const bool control = point < 0x20 || (point >= 0x7F && point < 0xA0);
-    const bool broken = point == U'\uFFFD' && length < 3;
-    characters.emplace_back(control || broken || is_format(point) ? "?"
-                                                                  : text.substr(index, length));
+    const std::optional<char32_t> point = decode(text, index, length);
+    const bool shown = point && !is_control(*point) && !is_format(*point);
+    characters.emplace_back(shown ? text.substr(index, length) : "?");
   }
   if (characters.size() > most) {
     constexpr std::size_t kEllipsis = 3;
@@ -293,7 +290,8 @@ std::size_t display_width(std::string_view text) {
   for (std::size_t index = 0, length = 0; index < text.size(); index += length) {
     length = ansi_length(text.substr(index));
     if (length > 0) continue;
-    if (!is_zero_width(decode(text, index, length))) ++columns;
+    const std::optional<char32_t> point = decode(text, index, length);
+    if (!point || !is_zero_width(*point)) ++columns;
   }
   return columns;
 }

@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <chrono>
+#include <cstring>
 #include <gtest/gtest.h>
 
 namespace nibble {
@@ -37,6 +38,14 @@ TEST(Printable, ReplacesWhatWouldMoveTheCursor) {
             "?1m");  // U+009B is another way to write ESC [
   EXPECT_EQ(printable("\xC3\xA4\xE2\x82\xAC"), "\xC3\xA4\xE2\x82\xAC");  // a umlaut, euro sign
   EXPECT_EQ(printable("a\xFF\xE2\x82"), "a??");  // broken UTF-8: one '?' a broken piece
+  // Unicode 15, table 3-7: a continuation alone, an overlong slash, a surrogate, beyond U+10FFFF.
+  EXPECT_EQ(printable("a\xA5"
+                      "b"),
+            "a?b");
+  for (const char* faulty : {"\xC0\xAF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80"}) {
+    EXPECT_EQ(printable(faulty), std::string(std::strlen(faulty), '?'));
+  }
+  EXPECT_EQ(printable("\xEF\xBF\xBD"), "\xEF\xBF\xBD");  // U+FFFD itself
 }
 
 TEST(Printable, ReplacesWhatWouldTurnHideOrBreakTheText) {

@@ -10,9 +10,9 @@
 
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "base/utf8.h"
 #include "engine/score.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace nibble {
 namespace {
@@ -61,7 +61,7 @@ Result<std::int64_t> window_of(const PerplexityRequest& request, std::int64_t ma
 Result<Perplexity> measure_perplexity(const PerplexityRequest& request,
                                       const std::function<void(double share)>& progress) {
   NIBBLE_ASSIGN_OR_RETURN(const std::string text, read_file(request.text, kMostTextBytes));
-  if (!text::is_valid_utf8(text)) {
+  if (!is_valid_utf8(text)) {
     return input_error("{} is not valid UTF-8; give a text in UTF-8", request.text.string());
   }
   NIBBLE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::load_tokenizer(request.folder));

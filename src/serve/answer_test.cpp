@@ -128,7 +128,7 @@ TEST(Answers, EveryStopStringInEveryPlace) {
   for (std::size_t begin = 0; begin < text.size(); ++begin) {
     for (std::size_t size = 1; begin + size <= text.size(); ++size) {
       const std::string stop = text.substr(begin, size);
-      if (!text::is_valid_utf8(stop)) continue;
+      if (!is_valid_utf8(stop)) continue;
       const std::string more = fmt::format(R"(,"stop":["never",{}])", Json(stop).dump(0));
       bodies.push_back(repeated(text, more));
       bodies.push_back(repeated(text, more + kStream));

@@ -60,7 +60,7 @@ class ChoiceText {
   void release_last();
 
   text::Tokenizer tokenizer_;
-  text::Utf8Stream characters_;
+  Utf8Stream characters_;
   text::StopBuffer stops_;
   bool skip_special_;
   bool keeps_tokens_;

@@ -56,7 +56,7 @@ TEST(ChoiceText, EveryDeltaIsWholeCharacters) {
   EXPECT_EQ(given.text, text);
   EXPECT_EQ(given.bytes, text);
   EXPECT_EQ(given.tokens.size(), text.size());
-  for (const std::string& delta : given.deltas) EXPECT_TRUE(text::is_valid_utf8(delta)) << delta;
+  for (const std::string& delta : given.deltas) EXPECT_TRUE(is_valid_utf8(delta)) << delta;
 }
 
 TEST(ChoiceText, BrokenCharactersAreReplacedAndTheirBytesKept) {
@@ -64,7 +64,7 @@ TEST(ChoiceText, BrokenCharactersAreReplacedAndTheirBytesKept) {
        {std::string("a\xFF"), std::string("\xE4\xB8"), std::string("\xE4\xB8z\xC3\xC3\xA9"),
         std::string("\xF0\x9F\xF0\x9F\x98\x80"), std::string("\xE0\x80x")}) {
     const Given given = run(bytes_as_ids(bytes), asking());
-    EXPECT_EQ(given.text, text::make_valid(bytes));
+    EXPECT_EQ(given.text, make_valid(bytes));
     std::string all;
     for (const GivenToken& token : given.tokens) all += token.bytes;
     EXPECT_EQ(all, bytes);
@@ -79,7 +79,7 @@ TEST(ChoiceText, AStopStringEndsTheTextWhereverTokensEnd) {
   for (std::size_t begin = 0; begin < text.size(); ++begin) {
     for (std::size_t size = 1; begin + size <= text.size() && size < 8; ++size) {
       const std::string stop = text.substr(begin, size);
-      if (!text::is_valid_utf8(stop)) continue;
+      if (!is_valid_utf8(stop)) continue;
       const std::string expected = text.substr(0, text.find(stop));
       const Given given = run(ids, asking({stop}));
       EXPECT_EQ(given.text, expected) << stop;

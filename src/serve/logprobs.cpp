@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "api/json_write.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace nibble::serve {
 namespace {
@@ -28,7 +28,7 @@ std::string_view bytes_of(const text::Tokenizer& tokenizer, engine::TokenId id) 
 void append_chat_token(std::string& out, std::string_view text, std::string_view bytes,
                        float logprob) {
   out += R"({"token":)";
-  api::append_json_string(out, text::make_valid(text));
+  api::append_json_string(out, make_valid(text));
   out += R"(,"logprob":)";
   append_logprob(out, logprob);
   out += R"(,"bytes":[)";
@@ -59,7 +59,7 @@ void append_chat(std::string& out, const text::Tokenizer& tokenizer,
 }
 
 std::string completion_token(std::string_view bytes) {
-  if (text::is_valid_utf8(bytes)) return std::string(bytes);
+  if (is_valid_utf8(bytes)) return std::string(bytes);
   std::string shown = "bytes:";
   for (const char byte : bytes) {
     fmt::format_to(std::back_inserter(shown), "\\x{:02x}", static_cast<unsigned char>(byte));

@@ -5,6 +5,7 @@
 
 #include "api/reply.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "serve/configuration.h"
@@ -13,7 +14,6 @@
 #include "serve/pages.h"
 #include "serve/respond.h"
 #include "serve/session.h"
-#include "text/utf8.h"
 
 namespace nibble::serve {
 namespace {
@@ -137,7 +137,7 @@ Result<> check_name(std::string_view name) {
   const bool control = std::any_of(name.begin(), name.end(), [](char byte) {
     return static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F;
   });
-  if (!control && text::is_valid_utf8(name)) return {};
+  if (!control && is_valid_utf8(name)) return {};
   return input_error(
       "the served model's name \"{}\" has control characters or is no UTF-8; give "
       "another one (--served-model-name)",

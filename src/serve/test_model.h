@@ -20,11 +20,11 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "engine/model.h"
 #include "engine/request.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace nibble::serve {
 
@@ -124,7 +124,7 @@ inline std::string test_tokenizer_json() {
   Json vocabulary = Json::object();
   for (int byte = 0; byte < 256; ++byte) {
     std::string name;
-    text::append_character(name, text::character_of(static_cast<std::uint8_t>(byte)));
+    append_character(name, text::character_of(static_cast<std::uint8_t>(byte)));
     vocabulary.set(name, byte);
   }
   vocabulary.set("he", kHe);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/pattern_class.h"
-#include "text/utf8.h"
 
 namespace nibble::text {
 namespace {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "text/byte_alphabet.h"
-#include "text/utf8.h"
 
 namespace nibble::text {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace nibble::text {
 namespace {

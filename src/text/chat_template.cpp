@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
-#include "text/utf8.h"
 
 namespace nibble::text {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace nibble::text {
 namespace {

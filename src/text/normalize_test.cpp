@@ -5,8 +5,8 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
 #include "text/golden_test.h"
-#include "text/utf8.h"
 
 namespace nibble::text {
 namespace {

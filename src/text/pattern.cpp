@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "text/pattern_class.h"
-#include "text/utf8.h"
 
 namespace nibble::text {
 namespace {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "base/regex.h"
+#include "base/utf8.h"
 #include "text/golden_test.h"
 #include "text/pattern_class.h"
-#include "text/utf8.h"
 
 namespace nibble::text {
 namespace {

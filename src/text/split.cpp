@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/pattern.h"
-#include "text/utf8.h"
 
 namespace nibble::text {
 

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/utf8.h"
 #include "text/token_id.h"
-#include "text/utf8.h"
 
 namespace nibble::text {
 

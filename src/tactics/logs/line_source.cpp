@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace nibble::logs {
 namespace {
 
@@ -179,28 +181,6 @@ bool begins_with_brackets(std::string_view text) {
   return false;
 }
 
-// Bytes of the character that a text begins with; 0 where it is none (The Unicode Standard, table
-// 3-7, well-formed UTF-8 byte sequences).
-std::size_t character_length(std::string_view text) {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return 0;
-  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (text.size() < length) return 0;
-  unsigned char least = 0x80;
-  unsigned char most = 0xBF;
-  if (lead == 0xE0) least = 0xA0;  // else a shorter form
-  if (lead == 0xF0) least = 0x90;
-  if (lead == 0xED) most = 0x9F;  // surrogates
-  if (lead == 0xF4) most = 0x8F;  // beyond U+10FFFF
-  if (byte(1) < least || byte(1) > most) return 0;
-  for (std::size_t at = 2; at < length; ++at) {
-    if ((byte(at) & 0xC0) != 0x80) return 0;
-  }
-  return length;
-}
-
 }  // namespace
 
 bool has_carried_time(std::string_view line) {
@@ -240,9 +220,9 @@ std::string whole_characters(std::string text) {
                                  [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   if (plain) return text;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = character_length(std::string_view(text).substr(at));
-    if (length == 0) text[at] = '?';
-    at += std::max<std::size_t>(length, 1);
+    const Utf8Sequence sequence = first_sequence(std::string_view(text).substr(at));
+    if (!sequence.complete) text.replace(at, sequence.length, sequence.length, '?');
+    at += sequence.length;
   }
   return text;
 }

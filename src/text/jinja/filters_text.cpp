@@ -2,13 +2,13 @@
 #include <array>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/format.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/printing.h"
 #include "text/jinja/split.h"
 #include "text/jinja/unicode.h"
-#include "text/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

@@ -4,8 +4,8 @@
 #include <ctime>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "text/jinja/printing.h"
-#include "text/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "text/jinja/escapes.h"
 #include "text/jinja/unicode.h"
-#include "text/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

@@ -1,6 +1,6 @@
 #include "text/jinja/machine.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

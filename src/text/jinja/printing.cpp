@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "text/jinja/unicode.h"
-#include "text/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

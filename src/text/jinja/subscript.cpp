@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/utf8.h"
 #include "text/jinja/methods.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/printing.h"
 #include "text/jinja/unicode.h"
-#include "text/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "text/jinja/format.h"
 #include "text/jinja/methods.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/split.h"
 #include "text/jinja/unicode.h"
-#include "text/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

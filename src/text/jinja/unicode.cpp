@@ -5,7 +5,7 @@
 #include <utf8proc.h>
 #include <vector>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace nibble::text::jinja {
 namespace {

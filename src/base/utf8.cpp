@@ -1,30 +1,42 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <algorithm>
 #include <cstdint>
 
 #include "base/check.h"
 
-namespace nibble::text {
+namespace nibble {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
-// The start of `bytes`: a whole character, or the longest part of one that could be its beginning
-// (one byte where that byte begins none).
-struct Sequence {
-  std::size_t length = 0;
-  bool complete = false;
-  bool cut_short = false;  // not complete, and the bytes end here
-};
 
 std::uint8_t byte_at(std::string_view bytes, std::size_t index) {
   return static_cast<std::uint8_t>(bytes[index]);
 }
 
+// Appends the valid form of `bytes` up to a character that is cut short; returns what is left.
+std::string_view append_valid(std::string_view bytes, std::string& out) {
+  std::size_t start = 0;  // of what is valid and not yet appended
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const Utf8Sequence sequence = first_sequence(bytes.substr(at));
+    if (sequence.cut_short) break;
+    if (!sequence.complete) {
+      out.append(bytes, start, at - start);
+      out += kReplacement;
+      start = at + sequence.length;
+    }
+    at += sequence.length;
+  }
+  out.append(bytes, start, at - start);
+  return bytes.substr(at);
+}
+
+}  // namespace
+
 // Unicode 15, table 3-7: the second byte has the narrower range that rules out overlong forms,
 // surrogates and what lies beyond U+10FFFF.
-Sequence first_sequence(std::string_view bytes) {
+Utf8Sequence first_sequence(std::string_view bytes) {
   const std::uint8_t lead = byte_at(bytes, 0);
   if (lead < 0x80) return {1, true, false};
   if (lead < 0xC2 || lead > 0xF4) return {1, false, false};
@@ -40,29 +52,9 @@ Sequence first_sequence(std::string_view bytes) {
   return {wanted, true, false};
 }
 
-// Appends the valid form of `bytes` up to a character that is cut short; returns what is left.
-std::string_view append_valid(std::string_view bytes, std::string& out) {
-  std::size_t start = 0;  // of what is valid and not yet appended
-  std::size_t at = 0;
-  while (at < bytes.size()) {
-    const Sequence sequence = first_sequence(bytes.substr(at));
-    if (sequence.cut_short) break;
-    if (!sequence.complete) {
-      out.append(bytes, start, at - start);
-      out += kReplacement;
-      start = at + sequence.length;
-    }
-    at += sequence.length;
-  }
-  out.append(bytes, start, at - start);
-  return bytes.substr(at);
-}
-
-}  // namespace
-
 bool is_valid_utf8(std::string_view bytes) {
   for (std::size_t at = 0; at < bytes.size();) {
-    const Sequence sequence = first_sequence(bytes.substr(at));
+    const Utf8Sequence sequence = first_sequence(bytes.substr(at));
     if (!sequence.complete) return false;
     at += sequence.length;
   }
@@ -124,4 +116,4 @@ void Utf8Stream::finish(std::string& out) {
   pending_.clear();
 }
 
-}  // namespace nibble::text
+}  // namespace nibble

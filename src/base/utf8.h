@@ -8,7 +8,17 @@
 #include <string>
 #include <string_view>
 
-namespace nibble::text {
+namespace nibble {
+
+// The start of some bytes: a whole character, or the longest part of one that could be its
+// beginning (one byte where that byte begins none).
+struct Utf8Sequence {
+  std::size_t length = 0;
+  bool complete = false;
+  bool cut_short = false;  // not complete, and the bytes end here
+};
+// At least one byte.
+Utf8Sequence first_sequence(std::string_view bytes);
 
 bool is_valid_utf8(std::string_view bytes);
 
@@ -33,4 +43,4 @@ class Utf8Stream {
   std::string pending_;  // the start of a character: three bytes at most
 };
 
-}  // namespace nibble::text
+}  // namespace nibble

@@ -1,11 +1,9 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <fstream>
 #include <gtest/gtest.h>
 
-#include "text/golden_test.h"
-
-namespace nibble::text {
+namespace nibble {
 namespace {
 
 std::string from_hex(const std::string& hex) {
@@ -38,7 +36,7 @@ TEST(Utf8, WhatIsNoCharacterIsNotValid) {
 
 // Whole, and as a stream in single bytes.
 TEST(Utf8, FaultyBytesAreReplacedAsByPython) {
-  std::ifstream golden(golden_path("invalid.txt"));
+  std::ifstream golden(NIBBLE_SOURCE_DIR "/tests/golden/tokenizers/invalid.txt");
   std::string line;
   std::size_t lines = 0;
   while (std::getline(golden, line)) {
@@ -72,4 +70,4 @@ TEST(Utf8Stream, GivesACharacterWithItsLastByte) {
 }
 
 }  // namespace
-}  // namespace nibble::text
+}  // namespace nibble
