@@ -67,7 +67,7 @@ TEST(Worker, AnExitIsToldWithItsStatus) {
 
 TEST(Worker, AHangIsEnded) {
   const Nanoseconds begin = monotonic_now();
-  EXPECT_EQ(costs_only_itself("sleep 600", 3), "the worker gave no answer within 3 s");
+  EXPECT_EQ(costs_only_itself("exec sleep 600", 3), "the worker gave no answer within 3 s");
   EXPECT_LT(seconds(monotonic_now() - begin), 20);
 }
 
