@@ -31,11 +31,10 @@ Result<tune::CpuLayer> layer_of(const ServeTuning& request, Format activations) 
 
 Result<std::vector<std::string>> take_tuning(const ServeTuning& request,
                                              engine::ModelOptions& options) {
-  if (!std::filesystem::exists(request.file)) {
-    return input_error("{}: there is no such tuning file; nibble tune writes one",
-                       request.file.string());
-  }
-  tune::TuningTable table = tune::TuningTable::load(request.file, tune::cpu_tuning_site());
+  NIBBLE_ASSIGN_OR_RETURN(tune::TuningFile file, tune::read_tuning(request.file));
+  NIBBLE_ASSIGN_OR_RETURN(
+      tune::TuningTable table,
+      tune::TuningTable::for_run(std::move(file), request.file.string(), tune::cpu_tuning_site()));
   Result<tune::CpuLayer> layer = layer_of(request, options.activations);
   if (!layer.ok()) {
     return std::vector<std::string>{fmt::format("tuning file {} is not used: {}",

@@ -23,8 +23,9 @@ struct ServeTuning {
   std::int64_t most_tokens = 1;  // of a step
 };
 
-// An input error where there is no such file. One that is of no use here, and a model whose experts
-// are none that a tuner tries, leave the defaults, and the lines say so.
+// As `nibble bench moe --tuning` has it: an input error where there is no such file, it is damaged
+// or another device's. One of other kernels, and a model whose experts are none that a tuner tries,
+// leave the defaults, and the lines say so.
 Result<std::vector<std::string>> take_tuning(const ServeTuning& request,
                                              engine::ModelOptions& options);
 

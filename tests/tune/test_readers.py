@@ -100,10 +100,17 @@ def test_serve_says_at_the_start_which_keys_hit(binary, cache, next_best, chosen
     assert serve_with(binary, cache)[0] == "none"
 
 
-def test_serve_refuses_a_tuning_file_that_is_not_there(nibble, cache, tmp_path):
-    result = nibble("serve", "--port", "0", "--tuning", str(tmp_path / "none.json"),
-                    env=environment(XDG_CACHE_HOME=str(cache)))
-    assert_refused(result, 2, "no such tuning file", "none.json")
+# The rule of bench: what was named for this run and cannot be meant is refused before anything listens.
+def test_serve_refuses_a_tuning_file_that_is_missing_damaged_or_foreign(nibble, cache, tuned, tmp_path):
+    def refused(path, *words):
+        result = nibble("serve", "--port", "0", "--tuning", str(path), env=environment(XDG_CACHE_HOME=str(cache)))
+        assert_refused(result, 2, *words)
+
+    refused(tmp_path / "none.json", "there is no tuning file", "none.json")
+    torn = tmp_path / "torn.json"
+    torn.write_text(tuned[0].read_text()[:-2])
+    refused(torn, "torn.json")
+    refused(changed(tuned, tmp_path, units=4096), "with 4096 units", "nibble tune writes one for this device")
 
 
 class MoeDesc(ctypes.Structure):
