@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Draws the shapes whose times are predicted before they are measured: docs/measured/shapes.json.
+"""Draws the shapes whose times are predicted before they are measured.
 
   tools/draw_shapes.py > docs/measured/shapes.json
+  tools/draw_shapes.py --seed 20261201 > docs/measured/shapes_second.json
 
-The seed is fixed and the generator is our own, so that the same shapes come out everywhere.
+The seeds are fixed and the generator is our own, so that the same shapes come out everywhere. The second
+set was drawn when the first had been measured, and committed with the model as it is now.
 """
+import argparse
 import json
 import math
 
@@ -64,4 +67,7 @@ def draw(seed=SEED, count=COUNT):
 
 
 if __name__ == "__main__":
-    print(json.dumps(draw(), indent=1))
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=SEED)
+    print(json.dumps(draw(parser.parse_args().seed), indent=1))

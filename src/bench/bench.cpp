@@ -57,8 +57,11 @@ class Bench {
     if (tuning != nullptr) {
       for (std::string& line : tuning->report()) report_.notes.push_back(std::move(line));
     }
-    rates_.emplace(pool_, choices_.empty() ? request_.isa.value_or(best_isa()) : choices_[0].isa,
-                   request_.row_seconds);
+    rates_.emplace(
+        RatesSetup{.pool = pool_,
+                   .isa = choices_.empty() ? request_.isa.value_or(best_isa()) : choices_[0].isa,
+                   .ring_bytes = reference_bytes(),
+                   .most_seconds = request_.row_seconds});
     for (const BenchShape& shape : request_.shapes) {
       const std::size_t rows = report_.rows.size();
       const Result<> measured = measure_shape(shape);
@@ -81,6 +84,13 @@ class Bench {
                                       .tokens = shape.tokens,
                                       .isa = request_.isa,
                                       .threads = pool_.threads()});
+  }
+
+  // Two rings of references together are as long as a cold one has to be.
+  double reference_bytes() const {
+    if (!request_.cold) return 0;
+    const double cache_bytes = report_.cpu.last_level_cache_mb.value_or(0) * kMega;
+    return std::min(cold_bytes(cache_bytes) / 2, available_memory_bytes() / 8);
   }
 
   const tune::CpuLayerChoices& choices_of(const BenchShape& shape) const {

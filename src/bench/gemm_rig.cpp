@@ -117,14 +117,15 @@ class GemmRig final : public Rig {
     constexpr double kOutputBytes = 2;  // bf16, as the ledger counts
     Work work{.flop = 2 * slots * n * k,
               .distinct = static_cast<double>(routes_.distinct()),
-              .quantized = tokens * k,
-              .sections = 2};
-    const double matrix_bytes = storage_bytes(shape_.format, n, k).total();
+              .quantized = {tokens * k}};
+    GemmCall call{.list = ring_.units};
+    const auto read_bytes = static_cast<double>(weights_.expert_bytes());
     for (const std::vector<std::int32_t>& tokens_of : routes_.tokens_of) {
       const auto rows = static_cast<std::int64_t>(tokens_of.size());
-      work.products.push_back({rows, n * k, matrix_bytes, static_cast<double>(rows) * n});
-      work.weight_bytes += matrix_bytes;
+      call.products.push_back({rows, shape_.n, shape_.k, read_bytes});
     }
+    work.weight_bytes = work.distinct * storage_bytes(shape_.format, n, k).total();
+    work.calls.push_back(std::move(call));
     work.bytes = work.weight_bytes + storage_bytes(shape_.activations, tokens, k).total() +
                  slots * n * kOutputBytes;
     return work;

@@ -1,32 +1,24 @@
-// What a kernel takes when its weights lie in the cache: a roof of its own, measured once for each
-// pair of formats on a matrix that is none of the shapes it is used for.
+// The costs that predictions are made of (bench/kernel_costs.h), measured on reference matrices
+// that are none of the shapes they are used for, once for each pair of formats.
 //
-//   KernelRates rates(pool, isa);
-//   NIBBLE_RETURN_IF_ERROR(rates.measure(Format::kNvfp4, Format::kInt8, probe, 0.6, 8));
-//   const double s = rates.predict_s(work, Format::kNvfp4, Format::kInt8, {.bandwidth_gb_s = 30,
-//                                                                          .tops = 0.6});
+//   KernelRates rates({.pool = pool, .isa = isa, .ring_bytes = 256e6});
+//   NIBBLE_RETURN_IF_ERROR(rates.begin_row(Format::kNvfp4, Format::kInt8, {read, multiply, 8}));
+//   rates.sample(bandwidth, rate);                   // again and again, both in units a second
+//   NIBBLE_RETURN_IF_ERROR(rates.end_row(1.1));
+//   const double s = rates.predict_s(work, {.bandwidth_gb_s = 30, .tops = 1.1});
 //
-// Prediction of a run, nothing in it fitted to the shape:
-//   sections x (start and end of all threads)
-//   + values of the activations x cost of quantizing one / multiply roof
-//   + sum over the products of sqrt(memory^2 + compute^2)
-//     with memory = weight bytes / read bandwidth,
-//          compute = (weights x cost(rows) + outputs x cost of one) / multiply roof
-// A cost is counted in operations of the multiply roof that the processor could have done
-// meanwhile: kernel and roof run in turn, so that most of what changes the one changes the other.
-// cost(rows) is that of one weight with so many rows, measured at 1 to 8, 12, 16, 24, 32, 48 and 64
-// rows and linear in between; beyond 64 the kernel starts over. Two matrices with equally many
-// weights, one eight times as high and an eighth as wide, tell what weights and what outputs cost.
-// Memory and arithmetic overlap in part: all of it would be the larger of both, nothing their sum.
-// The root of the squares, 1.41 times the larger where both are equal, is a form and no fit.
+// Two matrices, one of many columns and one of few, in the cache and from memory, tell for a number
+// of rows what a unit and what a column costs, how far reading and multiplying overlap, and what a
+// cold start of a unit costs; runs of one and of many matrices what the start of a run costs; lists
+// of one and of many entries what an entry costs. All are medians, with both roofs in turn.
 //
 // A processor that shares its cores with a neighbour slows kernel and roof down differently from
-// one minute to the next: costs are confirmed before each use, and measured anew when either has
-// changed.
+// one second to the next: while a row is measured, the two matrices run in turn with it, with as
+// many rows as most of its products have. The costs of all rows are moved to what they cost there,
+// and measured anew where that is far from what was known.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -34,75 +26,113 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "bench/rig.h"
-#include "formats/quantized_matrix.h"
-#include "kernels/gemm/packed_weights.h"
+#include "bench/kernel_costs.h"
+#include "bench/reference_runs.h"
 #include "machine/cpu_probes.h"
 #include "measure/sampler.h"
 
 namespace nibble {
 
-struct HotCurve {
-  std::vector<std::pair<std::int64_t, double>> points;  // rows, ascending, and cost of one weight
-  double output = 0;                                    // of one value
-  double quantize = 0;                                  // of one value of the activations
-  double tops = 0;                                      // the multiply roof meanwhile
-  double section_s = 0;                                 // start and end of all threads
-  double cost(std::int64_t rows) const;
+struct RatesSetup {
+  ThreadPool& pool;
+  Isa isa = Isa::kPortable;
+  // Memory that the matrices of either kind take turns in, more than a cache holds; 0: weights lie
+  // in the cache, and nothing is measured cold.
+  double ring_bytes = 0;
+  double most_seconds = 1;  // of each number that is measured
 };
 
-// What the roofs are when a prediction is made.
-struct RoofsNow {
-  double bandwidth_gb_s = 0;
-  double tops = 0;
+// What a row is measured with.
+struct RatesRow {
+  ReadProbe read;
+  MultiplyProbe multiply;  // the roof of these activations
+  std::int64_t rows = 1;   // that most of its products have
 };
+
+// Medians of runs on the two reference matrices, of one unit of a thread: operations of the
+// multiply roof meanwhile when hot, bytes of the read roof when cold.
+struct ReferenceUnits {
+  double wide_operations = 0;
+  double narrow_operations = 0;
+  double wide_bytes = 0;
+  double narrow_bytes = 0;
+  double operations_of_byte = 0;  // multiply roof / read roof; 0: nothing was run cold
+  double wide_columns = 0;
+  double narrow_columns = 0;
+  double bytes_of_column = 0;  // read by all threads
+};
+
+// What they say about the costs of a unit that meets so many rows.
+UnitCost unit_cost(const ReferenceUnits& units, std::int64_t rows);
 
 class KernelRates {
  public:
-  // `most_seconds`: of each number that is measured.
-  KernelRates(ThreadPool& pool, Isa isa, double most_seconds = 1)
-      : pool_(pool), isa_(isa), most_seconds_(most_seconds) {}
+  explicit KernelRates(const RatesSetup& setup) : setup_(setup) {}
 
-  // Makes sure that costs are known that hold now: for a multiply roof near `tops`, and for `rows`
-  // rows within a tenth of what they were. About a second when they are not. Some tries: the
-  // processor may change meanwhile. `multiply` is the roof of these activations.
-  Result<> measure(Format weights, Format activations, const MultiplyProbe& multiply, double tops,
-                   std::int64_t rows);
-  // With the costs that measure() confirmed last for the pair.
-  double predict_s(const Work& work, Format weights, Format activations,
-                   const RoofsNow& roofs) const;
+  // A row begins: its costs are measured in about two seconds when the pair has none yet.
+  Result<> begin_row(Format weights, Format activations, const RatesRow& row);
+  // The two matrices once, beside roofs of so many bytes and operations a second; not when that
+  // has taken too much of the row's time already.
+  void sample(double bandwidth, double rate);
+  // The row has ended, beside a multiply roof of `tops`: predict_s() holds for it.
+  Result<> end_row(double tops);
+  double predict_s(const Work& work, const RoofsNow& roofs) const;
   Json to_json() const;
 
  private:
-  StopRule within(StopRule rule) const;
-  struct Cost {
-    double operations = 0;
-    double tops = 0;
+  using Key = std::pair<Format, Format>;
+  // The matrices of a weight format.
+  struct References {
+    ReferenceRuns wide;    // of many columns
+    ReferenceRuns narrow;  // of few
+    ReferenceRuns one_entry;
+    ReferenceRuns many_entries;
   };
-  Cost cost_of(const std::function<void()>& work, const MultiplyProbe& multiply) const;
-  // The costs of one pair of formats, the matrices they are measured on and the last ones in use.
-  struct Known {
-    PackedWeights low;
-    PackedWeights high;
-    std::vector<HotCurve> curves;
-    std::size_t used = 0;
+  // What a run takes beside its units.
+  struct RunCosts {
+    double section_s = 0;
+    double entry_s = 0;
+    double hot_start_s = 0;
+    double cold_start_s = 0;
+    double beside_units(const ReferenceRuns& runs, bool cold) const {
+      return section_s + static_cast<double>(runs.entries()) * entry_s +
+             (cold ? cold_start_s : hot_start_s);
+    }
   };
-  Result<Known*> known(Format weights, Format activations);
-  bool confirmed(Known& known, Format activations, const MultiplyProbe& multiply, double tops,
-                 std::int64_t rows) const;
-  Result<HotCurve> measure_now(const Known& known, Format activations,
-                               const MultiplyProbe& multiply);
-  Result<Cost> cost_of_rows(const PackedWeights& packed, Format activations,
-                            const MultiplyProbe& multiply, std::int64_t rows) const;
-  // Of one output, from the two matrices in turn.
-  Result<double> cost_of_output(const Known& known, Format activations,
-                                const MultiplyProbe& multiply) const;
+  struct Curve {
+    KernelCosts costs;
+    RunCosts run;
+  };
+  // Samples of ReferenceUnits.
+  struct Samples {
+    std::vector<double> wide_hot, narrow_hot, wide_cold, narrow_cold, of_byte;
+  };
+  struct Current {
+    Key key;
+    RatesRow row;
+    References* references = nullptr;
+    Samples samples;
+    double seconds = 0;  // that they took
+    KernelCosts used;
+  };
 
-  ThreadPool& pool_;
-  Isa isa_;
-  double most_seconds_;
-  double section_s_ = 0;
-  std::map<std::pair<Format, Format>, Known> known_;
+  bool cold() const { return setup_.ring_bytes > 0; }
+  double units_of(const ReferenceRuns& runs, std::int64_t matrices) const;
+  StopRule within(StopRule rule) const;
+  double multiply_rate() const;
+  Result<References*> references(Format weights);
+  Result<RunCosts> run_costs();
+  void take(const RunCosts& run, double bandwidth, double rate, Samples& samples);
+  void take_beside_roofs(const RunCosts& run, Samples& samples);
+  UnitCost cost_of(const Samples& samples, std::int64_t rows) const;
+  Result<> set_rows(std::int64_t rows);
+  Result<> measure_curve();
+  Result<> measure_quantizing(KernelCosts& costs);
+
+  RatesSetup setup_;
+  std::map<Format, References> references_;
+  std::map<Key, std::vector<Curve>> known_;
+  Current now_;
 };
 
 }  // namespace nibble

@@ -16,8 +16,8 @@
 namespace nibble {
 namespace {
 
-// Quantize, gate and up, activate, quantize, down, combine.
-constexpr int kSections = 6;
+// The weighted sum. Quantizing, activation (which quantizes) and products are counted as such.
+constexpr int kOtherSections = 1;
 
 class MoeRig final : public Rig {
  public:
@@ -129,17 +129,21 @@ class MoeRig final : public Rig {
     constexpr double kOutputBytes = 2;  // bf16, as the ledger counts
     Work work{.flop = 2 * slots * 3 * n * k,
               .distinct = static_cast<double>(routes_.distinct()),
-              .quantized = tokens * k + slots * n,
-              .sections = kSections};
-    const double gate_up_bytes = storage_bytes(shape_.format, 2 * n, k).total();
-    const double down_bytes = storage_bytes(shape_.format, k, n).total();
+              .quantized = {tokens * k, slots * n},
+              .sections = kOtherSections};
+    const PackedWeights& of_gate_up = layer_->gate_up();
+    const PackedWeights& of_down = layer_->down();
+    GemmCall gate_up{.list = ring_.units};
+    GemmCall down{.list = ring_.units};
     for (const std::vector<std::int32_t>& tokens_of : routes_.tokens_of) {
       const auto rows = static_cast<std::int64_t>(tokens_of.size());
-      const auto slots_of_expert = static_cast<double>(rows);
-      work.products.push_back({rows, 2 * n * k, gate_up_bytes, slots_of_expert * 2 * n});
-      work.products.push_back({rows, n * k, down_bytes, slots_of_expert * k});
-      work.weight_bytes += gate_up_bytes + down_bytes;
+      gate_up.products.push_back(
+          {rows, 2 * shape_.n, shape_.k, static_cast<double>(of_gate_up.expert_bytes())});
+      down.products.push_back(
+          {rows, shape_.k, shape_.n, static_cast<double>(of_down.expert_bytes())});
     }
+    work.calls = {std::move(gate_up), std::move(down)};
+    work.weight_bytes = work.distinct * expert_bytes();
     // What lies between the products need not leave the caches.
     work.bytes = work.weight_bytes + storage_bytes(shape_.activations, tokens, k).total() +
                  tokens * k * kOutputBytes;

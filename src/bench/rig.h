@@ -58,12 +58,18 @@ struct BenchSetup {
   MoeThreads threads = {};  // of a layer's products; a product alone takes the whole pool
 };
 
-// One product that a run does: `rows` of the activations by one matrix of `weights` weights.
+// One product that a run does: `rows` of the activations by one matrix [n, k].
 struct Product {
   std::int64_t rows = 0;
-  double weights = 0;
-  double weight_bytes = 0;  // as stored canonically, with scales
-  double outputs = 0;       // values: rows x n
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  double weight_bytes = 0;  // as they lie in memory, padding included
+};
+
+// One call of gemm(): the experts that were met, in the order of its list.
+struct GemmCall {
+  std::int64_t list = 0;  // entries that it walks over: all experts, also those without rows
+  std::vector<Product> products;
 };
 
 // What the run that was drawn last has to do at least.
@@ -71,10 +77,10 @@ struct Work {
   double bytes = 0;  // weights of the distinct experts, activations in and out
   double weight_bytes = 0;
   double flop = 0;
-  double distinct = 0;   // experts met
-  double quantized = 0;  // values of the activations that are quantized
-  std::vector<Product> products;
-  int sections = 1;  // parallel sections: each starts and ends all threads
+  double distinct = 0;            // experts met
+  std::vector<double> quantized;  // values of the activations, a number for each time
+  std::vector<GemmCall> calls;
+  int sections = 0;  // parallel sections beside these: each starts and ends all threads
 };
 
 class Rig {

@@ -25,6 +25,11 @@ class RowMeter {
     bandwidth_ = context.roofs.read.value * kGiga;
   }
 
+  Result<> begin() {
+    return context_.rates.begin_row(shape_.format, shape_.activations,
+                                    {context_.read, context_.multiply, usual_rows()});
+  }
+
   void roof() {
     if (cold_) {
       const MemoryParts memory = rig_.cold_memory(std::max(kRoofBytes, rig_.work().weight_bytes));
@@ -38,6 +43,7 @@ class RowMeter {
     rate_ = operations_of(context_.multiply, units) /
             multiply_seconds(context_.multiply, units, context_.pool);
     rates_.push_back(rate_ / kTera);
+    context_.rates.sample(bandwidth_, rate_);
   }
 
   void kernel() {
@@ -55,8 +61,7 @@ class RowMeter {
     memory_us_.push_back(memory_s * 1e6);
     compute_us_.push_back(compute_s * 1e6);
     const double floor_s = std::max(memory_s, compute_s);
-    constexpr double kInCache = 1e9;  // GB/s: weights in the cache cost no time on their way
-    runs_.push_back({work, {cold_ ? bandwidth_ / kGiga : kInCache, rate_ / kTera}});
+    runs_.push_back({work, {cold_ ? bandwidth_ / kGiga : 0, rate_ / kTera}});
     bytes_.push_back(work.bytes);
     weight_bytes_.push_back(work.weight_bytes);
     distinct_.push_back(work.distinct);
@@ -65,24 +70,25 @@ class RowMeter {
   }
 
   Result<> predict(BenchRow& row) {
-    const auto& [weights, activations] = std::pair(shape_.format, shape_.activations);
-    NIBBLE_RETURN_IF_ERROR(context_.rates.measure(weights, activations, context_.multiply,
-                                                  median(rates_), usual_rows()));
+    NIBBLE_RETURN_IF_ERROR(context_.rates.end_row(median(rates_)));
     std::vector<double> ratios;
     for (std::size_t run = 0; run < runs_.size(); ++run) {
       const auto& [work, roofs] = runs_[run];
-      const double us = 1e6 * context_.rates.predict_s(work, weights, activations, roofs);
+      const double us = 1e6 * context_.rates.predict_s(work, roofs);
       ratios.push_back(us / row.time_us.values[run]);
     }
     row.predicted = summarize(std::move(ratios), context_.rule.confidence);
     return {};
   }
 
-  // Rows of the product in the middle of all products of the last run.
+  // Rows of the product in the middle of all products of the run that was drawn last.
   std::int64_t usual_rows() const {
     std::vector<double> rows;
-    for (const Product& product : runs_.back().first.products) {
-      rows.push_back(static_cast<double>(product.rows));
+    const Work work = rig_.work();
+    for (const GemmCall& call : work.calls) {
+      for (const Product& product : call.products) {
+        rows.push_back(static_cast<double>(product.rows));
+      }
     }
     return rows.empty() ? 1 : static_cast<std::int64_t>(median(rows));
   }
@@ -210,6 +216,7 @@ Result<BenchRow> measure_row(Rig& rig, const BenchShape& shape, std::int64_t tok
     return row;
   }
   RowMeter meter(rig, cold, context, shape);
+  NIBBLE_RETURN_IF_ERROR(meter.begin());
   row.share = collect_pairs(
       context.rule, steady_now, [&] { meter.roof(); }, [&] { meter.kernel(); },
       [&] { return meter.share(); });

@@ -44,7 +44,7 @@ class FakeRig final : public Rig {
 struct RowScene {
   ThreadPool pool{1};
   CpuRoofs roofs;
-  KernelRates rates{pool, best_isa(), 0.005};
+  KernelRates rates{{.pool = pool, .isa = best_isa(), .ring_bytes = 4e6, .most_seconds = 0.005}};
   FakeRig rig;
   BenchShape shape{.format = Format::kNvfp4,
                    .activations = Format::kInt8,
@@ -58,7 +58,7 @@ struct RowScene {
     roofs.read = {.value = 10};
     roofs.rates[Precision::kBf16] = {.value = 0.1};
     roofs.rates[Precision::kInt8] = {.value = 0.2};
-    rig.claimed = {.bytes = 1e4, .weight_bytes = 1e4, .flop = 1e4, .distinct = 4, .sections = 0};
+    rig.claimed = {.bytes = 1e4, .weight_bytes = 1e4, .flop = 1e4, .distinct = 4};
   }
   BenchRow measure(bool cold, std::size_t least = 8) {
     const RowContext context{.pool = pool,

@@ -70,10 +70,11 @@ def test_results_of_this_tree_are_valid(source_dir):
             jsonschema.Draft202012Validator(schema).validate(document["bench"])
 
 
-def test_the_shapes_are_those_of_the_seed(source_dir):
-    result = subprocess.run([sys.executable, "-B", source_dir / "tools/draw_shapes.py"],
+@pytest.mark.parametrize(("name", "seed"), [("shapes", []), ("shapes_second", ["--seed", "20261201"])])
+def test_the_shapes_are_those_of_the_seed(source_dir, name, seed):
+    result = subprocess.run([sys.executable, "-B", source_dir / "tools/draw_shapes.py", *seed],
                             capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout == (source_dir / "docs/measured/shapes.json").read_text()
+    assert result.stdout == (source_dir / f"docs/measured/{name}.json").read_text()
     assert len(json.loads(result.stdout)["shapes"]) >= 20
 
 

@@ -27,6 +27,15 @@ const Bf16Kernel& bf16_kernel(Isa isa) {
   return kPortableBf16Kernel;
 }
 
+GemmCut gemm_cut(Format weights, Format activations, Isa isa) {
+  const int streams = GemmAccess::streams_per_row(activations);
+  const bool bf16 = weights == Format::kBf16;
+  return {.tile_rows = kTileRows,
+          .unit_rows = kTileRows * (bf16 ? 1 : kUnitTiles),
+          .pass_rows = kPassStreams / streams,
+          .passing_rows = bf16 ? kBlockStreams : integer_kernel(isa).packed_streams / streams};
+}
+
 namespace {
 
 // What one thread computes at a time: a few tiles of one expert for a pass over its slots.
@@ -241,6 +250,10 @@ void bf16_unit(const GemmParams& params, const Unit& unit) {
 
 // ---- the units in order ---------------------------------------------------------------------
 
+GemmCut cut_of(const GemmParams& params) {
+  return gemm_cut(params.weights.format(), params.activations.format(), params.weights.isa());
+}
+
 // Walks over the units: expert by expert, of those that have slots, pass by pass, tile by tile.
 // Numbers that ascend walk over the experts once.
 class Units {
@@ -248,9 +261,9 @@ class Units {
   explicit Units(const GemmParams& params)
       : params_(params),
         tiles_(tiles_of(params.weights.rows())),
-        unit_tiles_(params.weights.format() == Format::kBf16 ? 1 : kUnitTiles),
+        unit_tiles_(cut_of(params).unit_rows / kTileRows),
         per_pass_((tiles_ + unit_tiles_ - 1) / unit_tiles_),
-        slots_per_pass_(kPassStreams / GemmAccess::streams_per_row(params.activations)) {}
+        slots_per_pass_(static_cast<std::int32_t>(cut_of(params).pass_rows)) {}
 
   std::int64_t count() const {
     std::int64_t units = 0;

@@ -43,6 +43,16 @@ struct GemmParams {
 // fails.
 void gemm(const GemmParams& params, ThreadPool& pool);
 
+// How gemm() cuts a product over threads and passes: what a prediction of its time counts.
+struct GemmCut {
+  std::int64_t tile_rows = 0;  // of the weights: they are multiplied in whole tiles,
+  std::int64_t unit_rows = 0;  // and so many are what a thread takes at a time
+  std::int64_t pass_rows = 0;  // of the activations, that meet the weights of a unit together
+  // Up to so many rows meet weights that are unpacked in passing.
+  std::int64_t passing_rows = 0;
+};
+GemmCut gemm_cut(Format weights, Format activations, Isa isa);
+
 // One line for logs, results and bug reports: "gemm nvfp4 x int8 avx2 16x32".
 std::string gemm_name(Format weights, Format activations, Isa isa);
 

@@ -201,9 +201,11 @@ struct GemmAccess {
   }
 
   // Streams of a row: bf16 and fp32 have two, the high and the low half.
+  static int streams_per_row(Format activations) {
+    return activations == Format::kBf16 || activations == Format::kFp32 ? 2 : 1;
+  }
   static int streams_per_row(const PackedActivations& activations) {
-    const Format format = activations.format_;
-    return format == Format::kBf16 || format == Format::kFp32 ? 2 : 1;
+    return streams_per_row(activations.format_);
   }
   static const ActivationGroup* stream(const PackedActivations& activations, std::int64_t row,
                                        int half) {
