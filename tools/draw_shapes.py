@@ -3,9 +3,11 @@
 
   tools/draw_shapes.py > docs/measured/shapes.json
   tools/draw_shapes.py --seed 20261201 > docs/measured/shapes_second.json
+  tools/draw_shapes.py --seed 20261202 > docs/measured/shapes_third.json
 
-The seeds are fixed and the generator is our own, so that the same shapes come out everywhere. The second
-set was drawn when the first had been measured, and committed with the model as it is now.
+The seeds are fixed and the generator is our own, so that the same shapes come out everywhere. The first set
+served to give the model its form. The second was committed with the model before it was run, and then showed
+what short runs on reference matrices had hidden; the third was committed with the model that has come of it.
 """
 import argparse
 import json

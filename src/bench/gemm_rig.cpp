@@ -118,7 +118,7 @@ class GemmRig final : public Rig {
     Work work{.flop = 2 * slots * n * k,
               .distinct = static_cast<double>(routes_.distinct()),
               .quantized = {tokens * k}};
-    GemmCall call{.list = ring_.units};
+    GemmCall call{.list = ring_.units, .values = tokens * k};
     const auto read_bytes = static_cast<double>(weights_.expert_bytes());
     for (const std::vector<std::int32_t>& tokens_of : routes_.tokens_of) {
       const auto rows = static_cast<std::int64_t>(tokens_of.size());

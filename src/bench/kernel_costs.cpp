@@ -107,7 +107,7 @@ void KernelCosts::add_units(const Product& product, const RoofsNow& roofs, int t
 double KernelCosts::gemm_s(const GemmCall& call, const RoofsNow& roofs, int threads) const {
   std::vector<double> units;
   for (const Product& product : call.products) add_units(product, roofs, threads, units);
-  return section_s + static_cast<double>(call.list) * entry_s + start_s +
+  return section_s + static_cast<double>(call.list) * entry_s + call.values * value_s + start_s +
          shared_seconds(units, threads);
 }
 

@@ -7,6 +7,7 @@
 // Nothing in it is fitted to the shape:
 //   time = sections + quantizing + sum over the calls of gemm():
 //          section + entries of the list x cost of one + start of a run
+//          + values of the activations x what it takes to fetch one that another thread made
 //          + the longest thread, when units are handed out as ShareQueue does
 //   unit = (memory^p + compute^p)^(1/p) + start of a unit
 //     memory  = bytes of its weights / its thread's share of the read bandwidth
@@ -57,7 +58,8 @@ struct KernelCosts {
   double quantize_alone = 0;     // and by one thread, which starts no others
   double section_s = 0;          // start and end of all threads
   double entry_s = 0;            // of one entry of gemm()'s list
-  double start_s = 0;            // what a run takes longer than its section, list and units
+  double value_s = 0;            // of one value of the activations that a run meets
+  double start_s = 0;            // what a run takes longer than all these and its units
 
   // Between its neighbours, linear.
   UnitCost at(std::int64_t rows) const;

@@ -80,16 +80,18 @@ TEST(KernelCosts, AddUpARun) {
   costs.section_s = 1e-6;
   costs.entry_s = 2e-9;
   costs.start_s = 3e-6;
+  costs.value_s = 1e-9;
   costs.quantize = 500;
   costs.quantize_alone = 1000;
   const RoofsNow roofs{.tops = 1};
   // 1000 values: 1 us alone, 1.5 us with a section; 4000 values: 4 us alone, 3 us with one.
   EXPECT_NEAR(costs.quantize_s(1000, roofs), 1e-6, 1e-15);
   EXPECT_NEAR(costs.quantize_s(4000, roofs), 3e-6, 1e-15);
-  const GemmCall call{.list = 500, .products = {{1, 64, 100, 4000}}};  // 1 + 1 + 3 us and 2 ns
-  EXPECT_NEAR(costs.gemm_s(call, roofs, 1), 5.002e-6, 1e-15);
+  // 1 us of section, 1 of the list, 0.1 of the values, 3 of start and 2 ns.
+  const GemmCall call{.list = 500, .values = 100, .products = {{1, 64, 100, 4000}}};
+  EXPECT_NEAR(costs.gemm_s(call, roofs, 1), 5.102e-6, 1e-15);
   const Work work{.quantized = {1000, 4000}, .calls = {call, call}, .sections = 2};
-  EXPECT_NEAR(costs.predict_s(work, roofs, 1), (1 + 3 + 2 * 5.002 + 2) * 1e-6, 1e-15);
+  EXPECT_NEAR(costs.predict_s(work, roofs, 1), (1 + 3 + 2 * 5.102 + 2) * 1e-6, 1e-15);
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ constexpr std::int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64
 constexpr std::int64_t kRowsOfThread = 256;
 constexpr std::int64_t kWideColumns = 4096;
 constexpr std::int64_t kNarrowColumns = 512;
-constexpr std::int64_t kNarrowMatrices = 8;  // as many weights as a wide one
+constexpr std::int64_t kNarrowMatrices = 8;  // of a run: as many weights as a wide one
+constexpr std::int64_t kColdMatrices = 4;    // of a wide run from memory: its start counts less
 // Of the list whose entries are counted. A matrix of 16 x 256 is nothing.
 constexpr ReferenceShape kOneEntry{.n = 16, .k = 256};
 constexpr ReferenceShape kManyEntries{.n = 16, .k = 256, .ring_bytes = 4096 * 2304};
@@ -113,8 +114,10 @@ Result<KernelRates::References*> KernelRates::references(Format weights) {
     return ReferenceRuns::make(shape, weights, setup_.isa, setup_.pool);
   };
   References made;
-  NIBBLE_ASSIGN_OR_RETURN(made.wide,
-                          make({.n = n, .k = kWideColumns, .ring_bytes = setup_.ring_bytes}));
+  NIBBLE_ASSIGN_OR_RETURN(
+      made.wide,
+      make(
+          {.n = n, .k = kWideColumns, .matrices = kColdMatrices, .ring_bytes = setup_.ring_bytes}));
   NIBBLE_ASSIGN_OR_RETURN(made.narrow, make({.n = n,
                                              .k = kNarrowColumns,
                                              .matrices = kNarrowMatrices,
@@ -159,6 +162,14 @@ Result<KernelRates::RunCosts> KernelRates::run_costs() {
   const double hot_start_s = of_run(false);
   if (cold()) costs.cold_start_s = of_run(true);
   costs.hot_start_s = hot_start_s;
+  // The same of two wide matrices and one, and of many rows: what the start alone does not explain.
+  NIBBLE_RETURN_IF_ERROR(of.wide.set_rows(cut.pass_rows, activations, pool));
+  const Sample base = collect(within(kRunRule), steady_now, [&] {
+    const double two = of.wide.seconds(2, false, pool);
+    return 2 * of.wide.seconds(1, false, pool) - two;
+  });
+  const double fetched_s = base.median - costs.beside_units(of.wide, false);
+  costs.value_s = std::max(0.0, fetched_s / of.wide.values());
   return costs;
 }
 
@@ -174,7 +185,7 @@ void KernelRates::take(const RunCosts& run, double bandwidth, double rate, Sampl
   samples.narrow_hot.push_back(units_s(narrow, kNarrowMatrices, false) * rate);
   if (!cold()) return;
   samples.of_byte.push_back(rate / bandwidth);
-  samples.wide_cold.push_back(units_s(wide, 1, true) * bandwidth);
+  samples.wide_cold.push_back(units_s(wide, kColdMatrices, true) * bandwidth);
   samples.narrow_cold.push_back(units_s(narrow, kNarrowMatrices, true) * bandwidth);
 }
 
@@ -256,6 +267,7 @@ Result<> KernelRates::measure_curve() {
   curve.costs.tops = median(tops);
   curve.costs.section_s = curve.run.section_s;
   curve.costs.entry_s = curve.run.entry_s;
+  curve.costs.value_s = curve.run.value_s;
   curve.costs.start_s = cold() ? curve.run.cold_start_s : curve.run.hot_start_s;
   NIBBLE_RETURN_IF_ERROR(measure_quantizing(curve.costs));
   known_[now_.key].push_back(std::move(curve));
@@ -333,7 +345,8 @@ Json KernelRates::to_json() const {
                     .set("quantize_alone_cost", costs.quantize_alone)
                     .set("section_us", costs.section_s * 1e6)
                     .set("entry_ns", costs.entry_s * 1e9)
-                    .set("start_us", costs.start_s * 1e6));
+                    .set("start_us", costs.start_s * 1e6)
+                    .set("value_ns", costs.value_s * 1e9));
     }
   }
   return list;

@@ -94,9 +94,10 @@ class KernelRates {
     double entry_s = 0;
     double hot_start_s = 0;
     double cold_start_s = 0;
+    double value_s = 0;
     double beside_units(const ReferenceRuns& runs, bool cold) const {
       return section_s + static_cast<double>(runs.entries()) * entry_s +
-             (cold ? cold_start_s : hot_start_s);
+             (cold ? cold_start_s : hot_start_s) + runs.values() * value_s;
     }
   };
   struct Curve {

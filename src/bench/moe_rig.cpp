@@ -133,8 +133,8 @@ class MoeRig final : public Rig {
               .sections = kOtherSections};
     const PackedWeights& of_gate_up = layer_->gate_up();
     const PackedWeights& of_down = layer_->down();
-    GemmCall gate_up{.list = ring_.units};
-    GemmCall down{.list = ring_.units};
+    GemmCall gate_up{.list = ring_.units, .values = tokens * k};
+    GemmCall down{.list = ring_.units, .values = slots * n};
     for (const std::vector<std::int32_t>& tokens_of : routes_.tokens_of) {
       const auto rows = static_cast<std::int64_t>(tokens_of.size());
       gate_up.products.push_back(

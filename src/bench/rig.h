@@ -69,6 +69,7 @@ struct Product {
 // One call of gemm(): the experts that were met, in the order of its list.
 struct GemmCall {
   std::int64_t list = 0;  // entries that it walks over: all experts, also those without rows
+  double values = 0;      // of the activations that it meets
   std::vector<Product> products;
 };
 

@@ -70,7 +70,8 @@ def test_results_of_this_tree_are_valid(source_dir):
             jsonschema.Draft202012Validator(schema).validate(document["bench"])
 
 
-@pytest.mark.parametrize(("name", "seed"), [("shapes", []), ("shapes_second", ["--seed", "20261201"])])
+@pytest.mark.parametrize(("name", "seed"), [("shapes", []), ("shapes_second", ["--seed", "20261201"]),
+                                             ("shapes_third", ["--seed", "20261202"])])
 def test_the_shapes_are_those_of_the_seed(source_dir, name, seed):
     result = subprocess.run([sys.executable, "-B", source_dir / "tools/draw_shapes.py", *seed],
                             capture_output=True, text=True, timeout=60, check=True)
