@@ -48,7 +48,8 @@ class CudaBench {
                .cold = request.cold,
                .routing = request.routing,
                .seed = request.seed,
-               .tuning = tuning},
+               .tuning = tuning,
+               .path = request.path},
         timer_(std::move(timer)),
         watch_(gpu.info().pci) {}
 

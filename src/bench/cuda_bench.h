@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "bench/bench.h"
+#include "bench/cuda_rig.h"
 #include "bench/cuda_row.h"
 #include "bench/rig.h"
 #include "bench/route_draw.h"
@@ -29,6 +30,7 @@ struct CudaBenchRequest {
   double roof_seconds = 0.1;  // of each roof
   bool baselines = true;      // cuBLASLt's dense products
   bool check_only = false;    // our kernels against double precision, without times and roofs
+  LayerPath path = LayerPath::kChosen;
   std::uint64_t seed = 1;
   // nibble.tuning/1, whose choices layers take before the defaults; empty: none. What it has and
   // lacks is among the report's notes; a damaged one, or one of another device, is an input error.

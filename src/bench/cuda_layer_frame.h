@@ -118,14 +118,11 @@ class CudaLayerFrame {
 
   std::string tactic(LayerPart part) const {
     if (part == LayerPart::kGateUp) return to_string(tactics_.gate_up);
-    return part == LayerPart::kDown ? to_string(tactics_.down) : tactics_text_;
+    if (part == LayerPart::kDown) return to_string(tactics_.down);
+    return part == LayerPart::kLayer ? Family::layer_text(tactics_) : Family::text(tactics_);
   }
 
  protected:
-  static std::string text_of(const Tactics& tactics) {
-    return to_string(tactics.gate_up) + ", " + to_string(tactics.down);
-  }
-
   Result<> check_routing(cuda::Stream& stream) {
     NIBBLE_RETURN_IF_ERROR(draw(LayerPart::kLayer, stream));
     NIBBLE_RETURN_IF_ERROR(run(LayerPart::kLayer, 0, stream));
@@ -165,7 +162,7 @@ class CudaLayerFrame {
   std::vector<Layer> layers_;
   std::shared_ptr<Programs> programs_;
   Tactics tactics_;
-  std::string tactics_text_;
+  std::string tactics_key_;  // all of tactics_
   std::shared_ptr<Workspace> workspace_;
   std::vector<DrawnRouting> routings_;
   std::vector<cuda::DeviceBuffer> turn_logits_;  // float [tokens, experts]: top-k gives the ids
@@ -187,15 +184,16 @@ class CudaLayerFrame {
       return tuned_or_default(setup_.tuning, shape, tokens, of, info,
                               Family::default_of(of, largest, info, active));
     };
-    const Tactics tactics{.gate_up = choose(problem.gate_up, gate_up_of_layer(shape_)),
-                          .down = choose(problem.down, down_of_layer(shape_))};
-    const std::string text = text_of(tactics);
-    if (programs_ && text == tactics_text_) return {};
+    Tactics tactics{.gate_up = choose(problem.gate_up, gate_up_of_layer(shape_)),
+                    .down = choose(problem.down, down_of_layer(shape_))};
+    Family::choose_path(tactics, problem, tokens, setup_);
+    const std::string text = Family::key(tactics);
+    if (programs_ && text == tactics_key_) return {};
     programs_.reset();
     NIBBLE_ASSIGN_OR_RETURN(Programs programs, Programs::make(setup_.gpu, problem, tactics));
     programs_ = std::make_shared<Programs>(std::move(programs));
     tactics_ = tactics;
-    tactics_text_ = text;
+    tactics_key_ = text;
     return {};
   }
 

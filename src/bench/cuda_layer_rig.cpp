@@ -25,6 +25,22 @@ struct W4A16Family {
     return default_tactic(problem, largest, info, active);
   }
 
+  static void choose_path(Tactics& tactics, const CudaMoeProblem& problem, std::int64_t tokens,
+                          const CudaSetup& setup) {
+    if (setup.path == LayerPath::kOneLaunch) {
+      tactics.one_launch = one_launch_for(problem, tokens, setup.gpu.info());
+    } else if (setup.path == LayerPath::kChosen) {
+      tactics.one_launch = default_one_launch(problem, tokens, setup.gpu.info());
+    }
+  }
+  static std::string text(const Tactics& tactics) { return tactics_text(tactics); }
+  static std::string layer_text(const Tactics& tactics) {
+    return tactics.one_launch ? to_string(*tactics.one_launch) : text(tactics);
+  }
+  static std::string key(const Tactics& tactics) {
+    return text(tactics) + (tactics.one_launch ? ", " + layer_text(tactics) : "");
+  }
+
   static Params params(const Layer& layer, const Programs& programs, Workspace& workspace,
                        const CudaMoeCall& call) {
     return {.layer = layer,
@@ -104,7 +120,7 @@ class CudaLayerRig : public CudaLayerFrame<W4A16Family>, public LayerTrials {
   }
 
   Result<> use(const CudaMoeTactics& tactics) override {
-    const std::string text = text_of(tactics);
+    const std::string text = W4A16Family::key(tactics);
     if (!trials_.contains(text)) {
       NIBBLE_ASSIGN_OR_RETURN(
           CudaMoePrograms programs,
@@ -117,7 +133,7 @@ class CudaLayerRig : public CudaLayerFrame<W4A16Family>, public LayerTrials {
     programs_ = trials_[text].programs;
     workspace_ = trials_[text].workspace;
     tactics_ = tactics;
-    tactics_text_ = text;
+    tactics_key_ = text;
     checked_tokens_ = -1;
     return {};
   }

@@ -26,6 +26,13 @@ namespace tune {
 class TuningTable;
 }
 
+// How a layer with 16-bit activations is launched.
+enum class LayerPath {
+  kSteps,      // a launch a step
+  kOneLaunch,  // one launch where the kernel takes so many tokens
+  kChosen,     // whichever the library takes by default
+};
+
 struct CudaSetup {
   const cuda::Device& gpu;
   const CudaProbes& probes;
@@ -33,6 +40,7 @@ struct CudaSetup {
   RouteDraw routing;
   std::uint64_t seed = 1;
   tune::TuningTable* tuning = nullptr;  // asked first; null: defaults
+  LayerPath path = LayerPath::kSteps;
 };
 
 class CudaRig {

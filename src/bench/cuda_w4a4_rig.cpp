@@ -63,6 +63,14 @@ struct W4A4Family {
     return default_tactic(problem, largest, limits_of(info));
   }
 
+  static void choose_path(Tactics& /*tactics*/, const CudaW4A4MoeProblem& /*problem*/,
+                          std::int64_t /*tokens*/, const CudaSetup& /*setup*/) {}
+  static std::string text(const Tactics& tactics) {
+    return to_string(tactics.gate_up) + ", " + to_string(tactics.down);
+  }
+  static std::string layer_text(const Tactics& tactics) { return text(tactics); }
+  static std::string key(const Tactics& tactics) { return text(tactics); }
+
   static Params params(const Layer& layer, const Programs& programs, Workspace& workspace,
                        const CudaMoeCall& call) {
     return {.layer = layer, .programs = programs, .workspace = workspace, .call = call};

@@ -154,6 +154,10 @@ Result<CudaBenchRequest> cuda_request(const Arguments& arguments, const std::str
   request.baselines = !arguments.has("--no-baselines");
   request.check_only = arguments.has("--check-only");
   NIBBLE_ASSIGN_OR_RETURN(request.tuning_file, tuning_file(arguments, what));
+  const std::string path = arguments.text("--launches").value_or("auto");
+  if (path != "auto") {
+    request.path = path == "one" ? LayerPath::kOneLaunch : LayerPath::kSteps;
+  }
   const std::string routing = arguments.text("--routing").value_or("random");
   if (std::filesystem::is_regular_file(routing)) {
     return usage_error(
@@ -251,6 +255,13 @@ std::vector<OptionDef> bench_cuda_options() {
        .kind = ValueKind::kChoice,
        .help = "on a GPU: layers that were drawn beforehand, to hold predictions against",
        .choices = {"predicted"}},
+      {.name = "--launches",
+       .value = "KIND",
+       .kind = ValueKind::kChoice,
+       .help = "on a GPU: a layer with few tokens in one launch where that can be, in a launch a "
+               "step, or as the library chooses",
+       .choices = {"one", "steps", "auto"},
+       .default_text = "auto"},
       {.name = "--compile-for",
        .value = "ARCH",
        .kind = ValueKind::kText,
@@ -293,7 +304,7 @@ std::vector<std::string> bench_cuda_takes(const std::string& what) {
                                     "--tuning",
                                     "--check-only",
                                     "--compile-for"};
-  if (what == "moe") takes.emplace_back("--set");
+  if (what == "moe") takes.insert(takes.end(), {"--set", "--launches"});
   return takes;
 }
 

@@ -11,6 +11,7 @@ set(device_sources
   moe/device/moe_cuda_layer.cpp
   moe/device/moe_cuda_memory.cpp
   moe/device/moe_kernels.cpp
+  moe/device/one_launch.cpp
   moe/device/quantize_kernel.cpp
   moe/device/w4a4_moe.cpp
   moe/device/w4a4_moe_call.cpp
@@ -45,6 +46,7 @@ list(APPEND device_texts ${product_texts}
   "${CMAKE_CURRENT_SOURCE_DIR}/gemm/device/weight_codes.h"
   "${PROJECT_SOURCE_DIR}/src/formats/scale_layout.h"
   "${CMAKE_CURRENT_SOURCE_DIR}/moe/device/moe_shape.h"
+  "${CMAKE_CURRENT_SOURCE_DIR}/moe/device/one_launch_params.h"
   "${CMAKE_CURRENT_SOURCE_DIR}/moe/device/quantize_rows.h")
 
 # Device code that the host runs (device/test_simt.h): g++ has no #pragma unroll. Each file has

@@ -20,6 +20,20 @@ NIBBLE_DEVICE void st_release_gpu(uint32_t* address, uint32_t value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
+// Adds, and does not say what was there. PTX ISA 9.7.13.6 (red), 9.7.13.5 (atom).
+NIBBLE_DEVICE void red_add_release_gpu(uint32_t* address, uint32_t value) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+NIBBLE_DEVICE uint32_t atom_add_gpu(uint32_t* address, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(address), "r"(value)
+               : "memory");
+  return before;
+}
+
 // Past the first-level cache, which does not see what other blocks wrote.
 NIBBLE_DEVICE Float4 ld_global_cg_16(const float* address) {
   Float4 v;

@@ -97,7 +97,12 @@ Result<CudaMoePrograms> CudaMoePrograms::make(const cuda::Device& device,
   NIBBLE_ASSIGN_OR_RETURN(W4A16Kernel gate_up,
                           W4A16Kernel::make(device, problem.gate_up, tactics.gate_up));
   NIBBLE_ASSIGN_OR_RETURN(W4A16Kernel down, W4A16Kernel::make(device, problem.down, tactics.down));
-  return CudaMoePrograms(problem, std::move(around), std::move(gate_up), std::move(down));
+  CudaMoePrograms programs(problem, std::move(around), std::move(gate_up), std::move(down));
+  if (tactics.one_launch) {
+    NIBBLE_ASSIGN_OR_RETURN(programs.one_launch_,
+                            OneLaunchKernel::make(device, problem, *tactics.one_launch));
+  }
+  return programs;
 }
 
 }  // namespace nibble

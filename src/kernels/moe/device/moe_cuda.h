@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,17 +27,12 @@
 #include "kernels/gemm/device/w4a16.h"
 #include "kernels/moe/device/moe_cuda_layer.h"
 #include "kernels/moe/device/moe_cuda_memory.h"
+#include "kernels/moe/device/moe_cuda_problem.h"
 #include "kernels/moe/device/moe_kernels.h"
+#include "kernels/moe/device/one_launch.h"
 #include "kernels/moe/moe.h"
 
 namespace nibble {
-
-// What kernels are compiled for.
-struct CudaMoeProblem {
-  MoeShape shape;
-  W4A16Problem gate_up;
-  W4A16Problem down;
-};
 
 // A layer's weights.
 class CudaMoeLayer {
@@ -71,6 +67,8 @@ Result<CudaMoeProblem> cuda_moe_problem(const CudaMoeConfig& config, Format form
 struct CudaMoeTactics {
   W4A16Tactic gate_up;
   W4A16Tactic down;
+  // Calls of up to its tokens are one launch; the others, and with none all, a launch a step.
+  std::optional<OneLaunchTactic> one_launch = std::nullopt;
 };
 
 // The kernels of a layer; they serve all layers of one problem.
@@ -83,6 +81,7 @@ class CudaMoePrograms {
   const MoeKernels& around() const { return around_; }
   const W4A16Kernel& gate_up() const { return gate_up_; }
   const W4A16Kernel& down() const { return down_; }
+  const std::optional<OneLaunchKernel>& one_launch() const { return one_launch_; }
 
  private:
   CudaMoePrograms(const CudaMoeProblem& problem, MoeKernels around, W4A16Kernel gate_up,
@@ -96,6 +95,7 @@ class CudaMoePrograms {
   MoeKernels around_;
   W4A16Kernel gate_up_;
   W4A16Kernel down_;
+  std::optional<OneLaunchKernel> one_launch_;
 };
 
 // Everything that a call writes to besides its output: made once, used every step. One workspace
@@ -114,7 +114,8 @@ class CudaMoeWorkspace {
   // What routing made of the last call, for tests: counts [experts], offsets [experts + 1].
   Result<std::vector<int>> counts() const { return memory_.read_counts(); }
   Result<std::vector<int>> offsets() const { return memory_.read_offsets(); }
-  // Every byte becomes 0xff, which is no number: what a call reads before it writes would show.
+  // Every byte becomes 0xff, which is no number: what a call reads before it writes would show. But
+  // for the counters of a call in progress.
   Result<> poison() { return memory_.poison(); }
 
  private:
@@ -132,6 +133,7 @@ class CudaMoeWorkspace {
   std::int64_t intermediate_ = 0;
   Places places_;
   CudaMoeMemory memory_;
+  cuda::DeviceBuffer progress_;  // OneLaunchProgress, zero between calls
 };
 
 // Device addresses.
@@ -149,7 +151,8 @@ struct CudaMoeParams {
   std::int64_t tokens = 0;
 };
 
-// The whole layer; nothing for no tokens. Neither allocates nor waits, and can be captured into a
+// The whole layer, in one launch where the programs have that for so many tokens (and x lies at a
+// multiple of 16 bytes, where hidden is one of 16 columns); nothing for no tokens. Neither allocates nor waits, and can be captured into a
 // graph. An input error for what is missing, not aligned (y, shared: 16 bytes; others 4), made for
 // another problem, or more than the workspace holds.
 Result<> cuda_moe(const CudaMoeParams& params, cuda::Stream& stream);

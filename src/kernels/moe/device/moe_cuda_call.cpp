@@ -33,6 +33,8 @@ Result<CudaMoeWorkspace> CudaMoeWorkspace::make(const CudaMoePrograms& programs,
   places.activated = plan.add(groups * chunks_of(workspace.intermediate_), kSlotTileBytes);
   places.rows = plan.add(sizes.slots() * shape.hidden, bytes_of(shape.output));
   NIBBLE_ASSIGN_OR_RETURN(workspace.memory_, CudaMoeMemory::make(sizes, plan));
+  NIBBLE_ASSIGN_OR_RETURN(workspace.progress_,
+                          cuda::DeviceBuffer::of(std::vector<OneLaunchProgress>(1)));
   return workspace;
 }
 
@@ -117,6 +119,35 @@ struct CudaMoeAccess {
   CombineRows combine() const { return memory.combine(call, memory.place(workspace.places_.rows)); }
 
   Result<> clear_flags(cuda::Stream& stream) const { return memory.clear_flags(stream); }
+
+  bool is_one_launch() const {
+    const auto& kernel = params.programs.one_launch();
+    return kernel && kernel->takes(params.tokens, params.x);
+  }
+
+  OneLaunchParams one_launch() const {
+    const CudaMoeLayer& layer = params.layer;
+    const RouteTables tables = this->tables();
+    return {.top_k = top_k(),
+            .ids = tables.ids,
+            .weights = tables.weights,
+            .x = device_array<void>(call.x),
+            .gate_up = device_array<std::uint8_t>(layer.gate_up().tiles()),
+            .gate_up_alpha = device_array<float>(layer.gate_up().alpha()),
+            .gate_up_bias = device_array<float>(layer.biases().gate_up.address()),
+            .down = device_array<std::uint8_t>(layer.down().tiles()),
+            .down_alpha = device_array<float>(layer.down().alpha()),
+            .down_bias = device_array<float>(layer.biases().down.address()),
+            .shared = device_array<void>(call.shared),
+            .y = device_array<void>(call.y),
+            .activated = device_array<void>(memory.place(workspace.places_.activated)),
+            .counts = tables.counts,
+            .dropped = tables.dropped,
+            .progress = device_array<OneLaunchProgress>(workspace.progress_.address()),
+            .tokens = static_cast<int>(call.tokens),
+            .swiglu_alpha = layer.config().activation.alpha,
+            .swiglu_limit = layer.config().activation.limit};
+  }
 };
 
 Result<> cuda_moe_route(const CudaMoeParams& params, cuda::Stream& stream) {
@@ -158,6 +189,9 @@ Result<> cuda_moe_clear_flags(const CudaMoeParams& params, cuda::Stream& stream)
 Result<> cuda_moe(const CudaMoeParams& params, cuda::Stream& stream) {
   NIBBLE_RETURN_IF_ERROR(CudaMoeAccess(params).check());
   if (params.tokens == 0) return {};
+  if (const CudaMoeAccess call(params); call.is_one_launch()) {
+    return params.programs.one_launch()->enqueue(stream, call.one_launch());
+  }
   NIBBLE_RETURN_IF_ERROR(cuda_moe_route(params, stream));
   NIBBLE_RETURN_IF_ERROR(cuda_moe_gather(params, stream));
   NIBBLE_RETURN_IF_ERROR(cuda_moe_gate_up(params, stream));

@@ -41,6 +41,10 @@ TEST(CudaMoePrograms, DISABLED_CompileForAnH200) {
     EXPECT_TRUE(down.ok()) << shape.name << ": " << down.error().message;
     const auto around = compile_moe_kernels(problem.shape, h200.arch());
     EXPECT_TRUE(around.ok()) << shape.name << ": " << around.error().message;
+    const auto one_launch = one_launch_for(problem, shape.tokens, h200);
+    if (!one_launch) continue;
+    const auto whole = compile_one_launch(problem, *one_launch, h200.arch());
+    EXPECT_TRUE(whole.ok()) << shape.name << ": " << whole.error().message;
   }
 }
 
@@ -67,13 +71,13 @@ class CudaMoe : public GpuTest {
     Result<> enqueue(cuda::Stream& some) { return cuda_moe(params(), some); }
   };
 
-  Call call_of(const GpuLayer& layer, std::int64_t most_tokens = 0) {
+  Call call_of(const GpuLayer& layer, std::int64_t most_tokens = 0, bool one_launch = false) {
     const MoeWeights& weights = layer.test.weights;
-    CudaMoeLayer made = value_of(CudaMoeLayer::make(gpu(), layer.config(), weights));
-    CudaMoePrograms programs = value_of(
-        CudaMoePrograms::make(gpu(), made.problem(),
-                              test_tactics(made.problem(), layer.test.shape.tokens, gpu().info())));
     const std::int64_t tokens = layer.test.shape.tokens;
+    CudaMoeLayer made = value_of(CudaMoeLayer::make(gpu(), layer.config(), weights));
+    CudaMoeTactics tactics = test_tactics(made.problem(), tokens, gpu().info());
+    if (one_launch) tactics.one_launch = one_launch_for(made.problem(), tokens, gpu().info());
+    CudaMoePrograms programs = value_of(CudaMoePrograms::make(gpu(), made.problem(), tactics));
     CudaMoeWorkspace workspace =
         value_of(CudaMoeWorkspace::make(programs, std::max(tokens, most_tokens)));
     check_ok(workspace.poison());
@@ -82,16 +86,28 @@ class CudaMoe : public GpuTest {
 
   std::vector<float> run(Call& call) { return run_call(call, stream()); }
 
+  // In a launch a step and, with few tokens, in one launch.
   void check(const TestShape& shape, Element activations, Element output) {
-    SCOPED_TRACE(fmt::format("{}, elements {} and {}", shape.name, static_cast<int>(activations),
-                             static_cast<int>(output)));
     const GpuLayer layer(shape, activations, output);
-    Call call = call_of(layer);
-    const std::vector<float> y = run(call);
-    // bf16 rounds the activated values, the rows and y by 2^-9 / sqrt(3) each: 2e-3 together.
-    EXPECT_LE(moe_error(y, layer.reference()), 4e-3);
-    // And the same bits again, whatever the first call left behind.
-    EXPECT_TRUE(same_bits(run(call), y));
+    const std::vector<double> reference = layer.reference();
+    for (const bool one_launch : {false, true}) {
+      if (one_launch && !fits_one_launch(shape)) continue;
+      SCOPED_TRACE(fmt::format("{}, elements {} and {}, one launch {}", shape.name,
+                               static_cast<int>(activations), static_cast<int>(output),
+                               one_launch));
+      Call call = call_of(layer, 0, one_launch);
+      ASSERT_EQ(call.programs.one_launch().has_value(), one_launch);
+      const std::vector<float> y = run(call);
+      // bf16 rounds the activated values, the rows and y by 2^-9 / sqrt(3) each: 2e-3 together.
+      EXPECT_LE(moe_error(y, reference), 4e-3);
+      // And the same bits again, whatever the first call left behind.
+      EXPECT_TRUE(same_bits(run(call), y));
+    }
+  }
+
+  static bool fits_one_launch(const TestShape& shape) {
+    return shape.tokens <= kMostOneLaunchTokens &&
+           ceil_div(shape.tokens, 8) * 8 * shape.top_k <= kMostOneLaunchChoices;
   }
 };
 
@@ -123,58 +139,72 @@ TEST_F(CudaMoe, NoTokensLeaveEverythingAlone) {
 
 TEST_F(CudaMoe, AWorkspaceServesFewerTokens) {
   const GpuLayer layer({.tokens = 5, .experts = 8}, Element::kBf16, Element::kBf16);
-  Call small = call_of(layer);
-  Call large = call_of(layer, 1000);
-  EXPECT_TRUE(same_bits(run(small), run(large)));
+  for (const bool one_launch : {false, true}) {
+    Call small = call_of(layer, 0, one_launch);
+    Call large = call_of(layer, 1000, one_launch);
+    EXPECT_TRUE(same_bits(run(small), run(large)));
+  }
 }
 
 TEST_F(CudaMoe, SharedExpertsAreAddedLast) {
   const GpuLayer layer({.tokens = 9, .experts = 8, .hidden = 96}, Element::kBf16, Element::kFp32);
-  Call call = call_of(layer);
-  const std::vector<float> without = run(call);
-  const std::vector<float> shared(without.size(), 3);
-  const GpuArray<float> shared_of_gpu(shared);
-  CudaMoeParams params = call.params();
-  params.shared = shared_of_gpu.address();
-  check_ok(cuda_moe(params, stream()));
-  check_ok(stream().synchronize());
-  const std::vector<float> with = call.result();
-  for (std::size_t at = 0; at < with.size(); ++at) ASSERT_EQ(with[at], without[at] + 3) << at;
+  for (const bool one_launch : {false, true}) {
+    Call call = call_of(layer, 0, one_launch);
+    const std::vector<float> without = run(call);
+    const std::vector<float> shared(without.size(), 3);
+    const GpuArray<float> shared_of_gpu(shared);
+    CudaMoeParams params = call.params();
+    params.shared = shared_of_gpu.address();
+    check_ok(cuda_moe(params, stream()));
+    check_ok(stream().synchronize());
+    const std::vector<float> with = call.result();
+    for (std::size_t at = 0; at < with.size(); ++at) ASSERT_EQ(with[at], without[at] + 3) << at;
+  }
 }
 
 TEST_F(CudaMoe, ChoicesOfNoExpertAreLeftOutAndCounted) {
   TestShape shape{.tokens = 12, .experts = 6, .top_k = 3, .routing = TestRouting::kGiven};
   GpuLayer layer(shape, Element::kBf16, Element::kBf16);
-  Call call = call_of(layer);
   std::vector<std::int32_t> faulty = layer.ids;
   for (const std::size_t at : {0U, 4U, 5U, 35U}) {
     faulty[at] = at == 4 ? -1 : 6 + static_cast<std::int32_t>(at) * 100'000'000 / 40;
     layer.weights[at] = 0;  // for the reference
   }
-  call.ids.write(faulty);
-  EXPECT_EQ(value_of(call.workspace.dropped_choices()), 0);
-  EXPECT_LE(moe_error(run(call), layer.reference()), 4e-3);
-  EXPECT_EQ(value_of(call.workspace.dropped_choices()), 4);
+  for (const bool one_launch : {false, true}) {
+    Call call = call_of(layer, 0, one_launch);
+    call.ids.write(faulty);
+    EXPECT_EQ(value_of(call.workspace.dropped_choices()), 0);
+    EXPECT_LE(moe_error(run(call), layer.reference()), 4e-3);
+    EXPECT_EQ(value_of(call.workspace.dropped_choices()), 4);
+  }
 }
 
 TEST_F(CudaMoe, AGraphFollowsTheRoutingOfEveryReplay) {
-  for (const std::int64_t tokens : {4, 300}) {
-    const TestShape shape{
-        .tokens = tokens, .experts = 16, .top_k = 4, .hidden = 256, .intermediate = 128};
-    GpuLayer layer(shape, Element::kBf16, Element::kBf16);
-    Call call = call_of(layer);
-    Call eager = call_of(layer);
-    expect_graph_follows_routing(layer, call, eager, 4e-3, stream());
+  for (const std::int64_t tokens : {4, 31, 300}) {
+    for (const bool one_launch : {false, true}) {
+      const TestShape shape{
+          .tokens = tokens, .experts = 16, .top_k = 4, .hidden = 256, .intermediate = 128};
+      if (one_launch && !fits_one_launch(shape)) continue;
+      GpuLayer layer(shape, Element::kBf16, Element::kBf16);
+      Call call = call_of(layer, 0, one_launch);
+      Call eager = call_of(layer, 0, one_launch);
+      expect_graph_follows_routing(layer, call, eager, 4e-3, stream());
+    }
   }
 }
 
 TEST_F(CudaMoe, TwoStreamsAtOnce) {
-  const TestShape shape{
-      .tokens = 200, .experts = 16, .top_k = 4, .hidden = 512, .intermediate = 256};
-  const GpuLayer layer(shape, Element::kBf16, Element::kBf16);
-  Call first = call_of(layer);
-  Call second = call_of(layer);
-  expect_calls_in_a_row(first, second, stream());
+  for (const bool one_launch : {false, true}) {
+    const TestShape shape{.tokens = one_launch ? 20 : 200,
+                          .experts = 16,
+                          .top_k = 4,
+                          .hidden = 512,
+                          .intermediate = 256};
+    const GpuLayer layer(shape, Element::kBf16, Element::kBf16);
+    Call first = call_of(layer, 0, one_launch);
+    Call second = call_of(layer, 0, one_launch);
+    expect_calls_in_a_row(first, second, stream());
+  }
 }
 
 TEST_F(CudaMoe, RandomLayersKeepTheSizeOfActivations) {

@@ -10,14 +10,6 @@ namespace {
 
 constexpr std::int64_t kMostHidden = std::int64_t{1} << 24;
 
-// As C++ that initialises a MoeShape.
-std::string text_of(const MoeShape& shape) {
-  return fmt::format("{{{},{},{},{},{},{},{},{},{},Element({})}}", shape.experts, shape.top_k,
-                     shape.groups, shape.top_groups, shape.sigmoid, shape.renormalise,
-                     shape.softmax_after_top_k, shape.correction_bias, shape.hidden,
-                     static_cast<int>(shape.output));
-}
-
 }  // namespace
 
 Result<MoeShape> moe_shape(const RouterConfig& router, std::int64_t hidden, Element output) {
@@ -38,12 +30,19 @@ Result<MoeShape> moe_shape(const RouterConfig& router, std::int64_t hidden, Elem
                   .output = output};
 }
 
+std::string cpp_text_of(const MoeShape& shape) {
+  return fmt::format("{{{},{},{},{},{},{},{},{},{},Element({})}}", shape.experts, shape.top_k,
+                     shape.groups, shape.top_groups, shape.sigmoid, shape.renormalise,
+                     shape.softmax_after_top_k, shape.correction_bias, shape.hidden,
+                     static_cast<int>(shape.output));
+}
+
 Result<cuda::Cubin> compile_moe_kernels(const MoeShape& shape, const std::string& arch) {
   return cuda::compile(
       {.name = "moe",
        .files = device_sources(),
        .main = "kernels/moe/device/kernels.cuh",
-       .defines = {"NIBBLE_MOE_SHAPE=" + text_of(shape),
+       .defines = {"NIBBLE_MOE_SHAPE=" + cpp_text_of(shape),
                    fmt::format("NIBBLE_MOE_FUSED={:d}", has_fused_route(shape.experts))},
        .arch = arch});
 }

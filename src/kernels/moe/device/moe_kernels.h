@@ -29,6 +29,9 @@ namespace nibble {
 // kMostDeviceExperts, and for a hidden size that is odd or not from 2 to 2^24.
 Result<MoeShape> moe_shape(const RouterConfig& router, std::int64_t hidden, Element output);
 
+// As C++ that initialises one.
+std::string cpp_text_of(const MoeShape& shape);
+
 // For any architecture.
 Result<cuda::Cubin> compile_moe_kernels(const MoeShape& shape, const std::string& arch);
 
