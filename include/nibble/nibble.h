@@ -332,9 +332,10 @@ typedef struct nibble_moe_info {
   int32_t software_mma; /* as of nibble_fp4_gemm_info */
   int32_t reserved;     /* 0 */
   char layer[160];      /* what it computes, and on what */
-  char tactics[256];    /* of both products, on a GPU */
-  char tuning[1024];    /* of nibble_device_use_tuning(): which keys hit, and what is taken instead
-                         * where none did, and why; "" without a file */
+  char tactics[256]; /* of both products, on a GPU, and of the layer in one launch, if there is one
+                      */
+  char tuning[1024]; /* of nibble_device_use_tuning(): which keys hit, and what is taken instead
+                      * where none did, and why; "" without a file */
 } nibble_moe_info;
 
 NIBBLE_API nibble_status nibble_moe_describe(const nibble_moe* moe, nibble_moe_info* info);

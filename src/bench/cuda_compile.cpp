@@ -61,11 +61,10 @@ class AheadCompiler {
       const std::int64_t largest = usual_largest(draw_turns(route, request_.routing, random));
       NIBBLE_RETURN_IF_ERROR(compile_product(problem.gate_up, largest, tokens * shape.top_k));
       NIBBLE_RETURN_IF_ERROR(compile_product(problem.down, largest, tokens * shape.top_k));
-      const auto one_launch = request_.path == LayerPath::kOneLaunch
-                                  ? one_launch_for(problem, tokens, info_)
-                              : request_.path == LayerPath::kChosen
-                                  ? default_one_launch(problem, tokens, info_)
-                                  : std::nullopt;
+      const auto one_launch =
+          request_.path == LayerPath::kOneLaunch ? one_launch_for(problem, tokens, info_)
+          : request_.path == LayerPath::kChosen  ? default_one_launch(problem, tokens, info_)
+                                                 : std::nullopt;
       if (one_launch) NIBBLE_RETURN_IF_ERROR(add(compile_one_launch(problem, *one_launch, arch_)));
     }
     return {};

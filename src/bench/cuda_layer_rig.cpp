@@ -103,6 +103,12 @@ class CudaLayerRig : public CudaLayerFrame<W4A16Family>, public LayerTrials {
   }
   static std::string why_not_timed() { return {}; }
   std::optional<double> predict_us(LayerPart part, const CudaRates& rates) const {
+    if (part == LayerPart::kLayer && tactics_.one_launch) {
+      return predict_one_launch_us(
+          shape_, counts(),
+          {.slabs = tactics_.one_launch->slabs, .down_slabs = tactics_.one_launch->down_slabs},
+          rates);
+    }
     return predict_layer_us(predicted(part), rates);
   }
 

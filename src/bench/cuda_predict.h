@@ -9,7 +9,7 @@
 //     memory = the longest of ingress, dram and port
 //     sm     = multiply + dequantize + epilogue
 //   layer   = graph + product A + gap + product B + launch x other launches + other bytes / copy
-//   roof
+//   roof; in one launch: graph + start + the longer of weights / read roof and an SM's clocks
 #pragma once
 
 #include <cstdint>
@@ -98,5 +98,13 @@ CudaLayer layer_to_predict(const BenchShape& shape, std::int64_t tokens, const E
                            const CudaTactic& gate_up, const CudaTactic& down);
 // Other launches of none: the products alone.
 double predict_layer_us(const CudaLayer& layer, const CudaRates& rates);
+
+// How the launch that is a whole layer is laid out (kernels/moe/device/one_launch_params.h).
+struct CudaOneLaunch {
+  std::int64_t slabs = 4;       // of gate and up that a warp takes at a time
+  std::int64_t down_slabs = 3;  // of down
+};
+double predict_one_launch_us(const BenchShape& shape, const ExpertCounts& counts,
+                             const CudaOneLaunch& launch, const CudaRates& rates);
 
 }  // namespace nibble

@@ -51,19 +51,33 @@ W4A16Tactic tactic_of(const std::string& text) {
   return tactic;
 }
 
+// "one launch 8 tokens 4+3 slabs 5 slots 1 teams", as to_string() wrote it; nullopt: another one.
+std::optional<CudaOneLaunch> one_launch_of(const std::string& text) {
+  CudaOneLaunch launch;
+  char plus = 0;
+  std::istringstream words(text);
+  std::string one, word;
+  int tokens = 0;
+  words >> one >> word >> tokens >> word >> launch.slabs >> plus >> launch.down_slabs;
+  if (one != "one" || !words || plus != '+') return std::nullopt;
+  return launch;
+}
+
 struct Row {
   BenchShape shape;
   std::int64_t tokens = 0;
   std::string part;  // "layer", "products"
   RouteDraw routing;
-  std::string gate_up, down;  // tactics
+  std::string gate_up, down;                // tactics
+  std::optional<CudaOneLaunch> one_launch;  // instead of them
   double time_us = 0;
 };
 
 Row row_of(const Json& json) {
   const auto integer = [&](const char* key) { return json.find(key)->as_integer(); };
   const std::string tactics = json.find("tactic")->as_string();
-  const std::size_t comma = tactics.find(", ");
+  const auto one_launch = one_launch_of(tactics);
+  const std::size_t comma = one_launch ? 0 : tactics.find(", ");
   const bool mxfp4 = json.find("format")->as_string() == to_string(Format::kMxfp4);
   return {.shape = {.op = BenchOp::kMoe,
                     .name = "moe",
@@ -77,6 +91,7 @@ Row row_of(const Json& json) {
           .routing = parse_route_draw(json.find("routing")->as_string()).value(),
           .gate_up = tactics.substr(0, comma),
           .down = tactics.substr(comma + 2),
+          .one_launch = one_launch,
           .time_us = json.find("time_us")->as_number()};
 }
 
@@ -86,11 +101,16 @@ double predicted_us(const Row& row, const CudaRates& rates) {
   const auto layout = [&](const std::string& tactic, W4A16Mode mode) {
     return layout_of({.format = row.shape.format, .mode = mode}, tactic_of(tactic));
   };
-  const CudaTactic gate_up = layout(row.gate_up, W4A16Mode::kSwiGlu);
-  const CudaTactic down = layout(row.down, W4A16Mode::kPlain);
+  const CudaTactic gate_up =
+      row.one_launch ? CudaTactic() : layout(row.gate_up, W4A16Mode::kSwiGlu);
+  const CudaTactic down = row.one_launch ? CudaTactic() : layout(row.down, W4A16Mode::kPlain);
   std::vector<double> all;
   for (const DrawnRouting& turn :
        draw_turns({row.shape.experts, row.shape.top_k, row.tokens}, row.routing, random)) {
+    if (row.one_launch) {
+      all.push_back(predict_one_launch_us(row.shape, turn.counts, *row.one_launch, rates));
+      continue;
+    }
     CudaLayer layer = layer_to_predict(row.shape, row.tokens, turn.counts, gate_up, down);
     if (row.part == "products") layer = {.products = layer.products};
     all.push_back(predict_layer_us(layer, rates));

@@ -202,6 +202,22 @@ TEST(CudaPredict, TheProductsOfALayer) {
   EXPECT_EQ(layer_to_predict(shape, 33, counts, gate_up, down).other_launches, 4);
 }
 
+// 64 experts of [2 x 512, 1024] and [1024, 512], eight met: up has 8 x 64 slabs, 6 of every one of
+// 100 SMs, 16 chunks each; down 64 slabs, one of an SM, 8 chunks of eight experts.
+TEST(CudaPredict, AWholeLayerInOneLaunch) {
+  const BenchShape shape{
+      .op = BenchOp::kMoe, .name = "moe", .experts = 64, .top_k = 4, .n = 512, .k = 1024};
+  const ExpertCounts counts = count_experts({0, 1, 2, 3, 4, 5, 6, 7}, 64);
+  // 16 x (6 x 24 + 2 x 68) + 64 x (24 + 68) = 10,368 clocks at 1,000 a us.
+  EXPECT_NEAR(predict_one_launch_us(shape, counts, {.slabs = 4, .down_slabs = 1}, round_rates()),
+              3 + 9.5 + 10.368, 1e-9);
+  // 8 x 3 x 512 x 1024 x 9/16 B = 7,077,888 at 500 a ns.
+  CudaRates rates = round_rates();
+  rates.read_gb_s = 500;
+  EXPECT_NEAR(predict_one_launch_us(shape, counts, {.slabs = 4, .down_slabs = 1}, rates),
+              3 + 9.5 + 14.155776, 1e-9);
+}
+
 // A tile of 64 x 64 weights has 2,048 B of codes, and 256 B of scales in NVFP4, 128 B in MXFP4.
 TEST(CudaPredict, ALayoutSaysWhatItsKernelCopies) {
   const W4A16Tactic tactic{.family = Family::kWgmma,

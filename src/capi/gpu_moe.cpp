@@ -13,15 +13,17 @@ namespace {
 
 // What a call usually has: rows of the largest expert, and experts with any.
 struct UsualLoad {
+  std::int64_t tokens = 1;
   std::int64_t rows = 1;
   std::int64_t active = 1;
 };
 
 // The mean of experts that have any, rounded up.
 UsualLoad usual_load(const nibble_moe_desc& desc) {
-  const std::int64_t choices = std::max<std::int64_t>(desc.expected_tokens, 1) * desc.top_k;
+  const std::int64_t tokens = std::max<std::int64_t>(desc.expected_tokens, 1);
+  const std::int64_t choices = tokens * desc.top_k;
   const std::int64_t active = std::min<std::int64_t>(choices, desc.experts);
-  return {.rows = (choices + active - 1) / active, .active = active};
+  return {.tokens = tokens, .rows = (choices + active - 1) / active, .active = active};
 }
 
 struct Wide {
@@ -33,7 +35,12 @@ struct Wide {
   static Tactics choose(const Layer& layer, const UsualLoad& load, const cuda::DeviceInfo& info) {
     const CudaMoeProblem& problem = layer.problem();
     return {.gate_up = default_tactic(problem.gate_up, load.rows, info, load.active),
-            .down = default_tactic(problem.down, load.rows, info, load.active)};
+            .down = default_tactic(problem.down, load.rows, info, load.active),
+            .one_launch = default_one_launch(problem, load.tokens, info)};
+  }
+  static std::string text(const Tactics& tactics) {
+    return fmt::format("{}, {}{}", to_string(tactics.gate_up), to_string(tactics.down),
+                       tactics.one_launch ? ", " + to_string(*tactics.one_launch) : "");
   }
   static bool software_mma(const Programs&) { return false; }
   static std::int64_t most_tokens(const Workspace& workspace) { return workspace.most_tokens(); }
@@ -65,6 +72,9 @@ struct Narrow {
     const CudaW4A4MoeProblem& problem = layer.problem();
     return {.gate_up = default_tactic(problem.gate_up, load.rows, limits_of(info)),
             .down = default_tactic(problem.down, load.rows, limits_of(info))};
+  }
+  static std::string text(const Tactics& tactics) {
+    return fmt::format("{}, {}", to_string(tactics.gate_up), to_string(tactics.down));
   }
   static bool software_mma(const Programs& programs) { return programs.software_mma(); }
   static std::int64_t most_tokens(const Workspace& workspace) {
@@ -103,11 +113,10 @@ class MoeOf : public GpuMoe {
     const Tactics tactics = Kind::choose(layer, usual_load(desc), gpu.device.info());
     // All that kernels are compiled for.
     const std::string key = fmt::format(
-        "{} {} {} {} {} {} {} {} {} {} {} {}, {}, {}, {}", desc.format, desc.dtype, desc.activation,
+        "{} {} {} {} {} {} {} {} {} {} {} {}, {}, {}", desc.format, desc.dtype, desc.activation,
         desc.operand, desc.experts, desc.top_k, desc.hidden, desc.intermediate,
         weights.gate_up_bias.empty(), weights.down_bias.empty(), config.static_input_scales,
-        to_string(layer.problem().gate_up), to_string(layer.problem().down),
-        to_string(tactics.gate_up), to_string(tactics.down));
+        to_string(layer.problem().gate_up), to_string(layer.problem().down), Kind::text(tactics));
     NIBBLE_ASSIGN_OR_RETURN(auto programs, shared_programs(gpu, key, layer, tactics));
     return std::unique_ptr<GpuMoe>(new MoeOf(std::move(layer), std::move(programs), tactics));
   }
@@ -116,9 +125,7 @@ class MoeOf : public GpuMoe {
     return fmt::format("{}, {}", to_string(layer_.problem().gate_up),
                        to_string(layer_.problem().down));
   }
-  std::string tactics() const override {
-    return fmt::format("{}, {}", to_string(tactics_.gate_up), to_string(tactics_.down));
-  }
+  std::string tactics() const override { return Kind::text(tactics_); }
   bool software_mma() const override { return Kind::software_mma(*programs_); }
   Result<std::unique_ptr<GpuMoeWorkspace>> make_workspace(std::int64_t most_tokens) const override {
     NIBBLE_ASSIGN_OR_RETURN(auto workspace, Kind::Workspace::make(*programs_, most_tokens));

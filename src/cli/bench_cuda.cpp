@@ -260,8 +260,8 @@ std::vector<OptionDef> bench_cuda_options() {
        .kind = ValueKind::kChoice,
        .help = "on a GPU: a layer with few tokens in one launch where that can be, in a launch a "
                "step, or as the library chooses",
-       .choices = {"one", "steps", "auto"},
-       .default_text = "auto"},
+       .default_text = "auto",
+       .choices = {"one", "steps", "auto"}},
       {.name = "--compile-for",
        .value = "ARCH",
        .kind = ValueKind::kText,

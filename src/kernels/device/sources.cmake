@@ -28,6 +28,8 @@ set(device_tests
   moe/device/moe_cuda_gpu_test.cpp
   moe/device/moe_cuda_test.cpp
   moe/device/moe_kernels_gpu_test.cpp
+  moe/device/one_launch_device_test.cpp
+  moe/device/one_launch_test.cpp
   moe/device/quantize_kernel_test.cpp
   moe/device/quantize_rows_device_test.cpp
   moe/device/route_device_test.cpp
@@ -54,6 +56,7 @@ list(APPEND device_texts ${product_texts}
 set_source_files_properties(
   gemm/device/mma_fp4_device_test.cpp
   gemm/device/prepack_device_test.cpp
+  moe/device/one_launch_device_test.cpp
   moe/device/quantize_rows_device_test.cpp
   moe/device/route_device_test.cpp
   moe/device/rows_device_test.cpp

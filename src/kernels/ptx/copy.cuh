@@ -9,26 +9,6 @@ NIBBLE_DEVICE void cp_async_16(uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 
-// What the second-level cache is to do with lines that are read: let them go first, or last. PTX
-// ISA 9.7.9.19 (createpolicy), 9.7.9.25.3.1 (cp.async with a cache hint).
-NIBBLE_DEVICE uint64_t createpolicy_evict_first() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-
-NIBBLE_DEVICE uint64_t createpolicy_evict_last() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-
-NIBBLE_DEVICE void cp_async_16(uint32_t shared, const void* global, uint64_t policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared),
-               "l"(global), "l"(policy)
-               : "memory");
-}
-
 // Copies of this thread so far are one group more; and a wait until at most kLeft of its groups are
 // under way. PTX ISA 9.7.9.25.3.2 and 9.7.9.25.3.3.
 NIBBLE_DEVICE void cp_async_commit_group() {
@@ -55,6 +35,20 @@ NIBBLE_DEVICE void cp_async_zfill(uint32_t shared, const void* global, uint32_t 
 }
 
 #if __CUDA_ARCH__ >= 900
+// What the second-level cache is to do with lines that are read: let them go first, or last. PTX
+// ISA 9.7.9.19 (createpolicy).
+NIBBLE_DEVICE uint64_t createpolicy_evict_first() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+NIBBLE_DEVICE uint64_t createpolicy_evict_last() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 // Both 16-byte aligned, bytes a multiple of 16; the barrier counts them.
 NIBBLE_DEVICE void cp_async_bulk(uint32_t shared, const void* global, uint32_t bytes,
                                  uint32_t barrier, uint64_t policy) {

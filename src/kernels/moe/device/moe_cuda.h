@@ -152,9 +152,10 @@ struct CudaMoeParams {
 };
 
 // The whole layer, in one launch where the programs have that for so many tokens (and x lies at a
-// multiple of 16 bytes, where hidden is one of 16 columns); nothing for no tokens. Neither allocates nor waits, and can be captured into a
-// graph. An input error for what is missing, not aligned (y, shared: 16 bytes; others 4), made for
-// another problem, or more than the workspace holds.
+// multiple of 16 bytes, where hidden is one of 16 columns); nothing for no tokens. Neither
+// allocates nor waits, and can be captured into a graph. An input error for what is missing, not
+// aligned (y, shared: 16 bytes; others 4), made for another problem, or more than the workspace
+// holds.
 Result<> cuda_moe(const CudaMoeParams& params, cuda::Stream& stream);
 
 // Its parts, in their order. A product reads the tables before it waits for the kernel before it,

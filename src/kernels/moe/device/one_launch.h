@@ -2,8 +2,8 @@
 // sum. one_launch.cuh says how; CudaMoePrograms (moe_cuda.h) has one beside the kernels of a layer
 // in several launches, and takes the same weights and workspace.
 //
-//   const auto tactic = default_one_launch(problem, 4, gpu.info());  // nullopt: several are quicker
-//   NIBBLE_ASSIGN_OR_RETURN(const OneLaunchKernel kernel,
+//   const auto tactic = default_one_launch(problem, 4, gpu.info());  // nullopt: several are
+//   quicker NIBBLE_ASSIGN_OR_RETURN(const OneLaunchKernel kernel,
 //                           OneLaunchKernel::make(gpu, problem, *tactic));
 //   kernel.enqueue(stream, {.top_k = ..., .x = x, .gate_up = ..., .tokens = 4});
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace nibble {
 
-// "one launch 8 tokens 3 slabs 7 slots".
+// "one launch 8 tokens 4+3 slabs 5 slots 1 teams".
 std::string to_string(const OneLaunchTactic& tactic);
 
 // An input error that says with numbers why a tactic cannot run there.
@@ -40,8 +40,8 @@ std::optional<OneLaunchTactic> default_one_launch(const CudaMoeProblem& problem,
                                                   const cuda::DeviceInfo& info);
 
 // For any architecture from sm_80 on.
-Result<cuda::Cubin> compile_one_launch(const CudaMoeProblem& problem,
-                                       const OneLaunchTactic& tactic, const std::string& arch);
+Result<cuda::Cubin> compile_one_launch(const CudaMoeProblem& problem, const OneLaunchTactic& tactic,
+                                       const std::string& arch);
 
 class OneLaunchKernel {
  public:
@@ -51,7 +51,6 @@ class OneLaunchKernel {
 
   const OneLaunchTactic& tactic() const { return tactic_; }
   const cuda::Kernel& kernel() const { return kernel_; }
-  int grid() const { return grid_; }
   // A call of so many tokens at such an address: few enough, and aligned as the code reads them.
   bool takes(std::int64_t tokens, std::uint64_t x) const;
 
@@ -65,7 +64,6 @@ class OneLaunchKernel {
 
   OneLaunchTactic tactic_;
   cuda::Kernel kernel_;
-  int grid_ = 0;
   std::size_t shared_bytes_ = 0;
   std::uint64_t x_alignment_ = 4;
   bool programmatic_ = false;

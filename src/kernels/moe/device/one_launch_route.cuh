@@ -56,6 +56,7 @@ struct OneLaunchRouting {
 
 // The token of the n-th bit, from 0 on; -1: there are not so many.
 NIBBLE_DEVICE int nth_token(uint32_t mask, int n) {
+#pragma unroll 1
   for (; n > 0; --n) mask &= mask - 1;
   return __ffs(static_cast<int>(mask)) - 1;
 }
@@ -71,8 +72,9 @@ struct OneLaunchRoute {
     top_k.ids = routing.ids;
     top_k.weights = routing.given;
     const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll 1
     for (int64_t token = threadIdx.x / 32; token < params.tokens; token += kWarps) {
-      route_token<kShape>(top_k, token, lane);
+      choose_experts<kShape>(top_k, token, lane);
     }
   }
 
@@ -93,6 +95,7 @@ struct OneLaunchRoute {
     float weight = 0;
     bool first = valid;
     const int begin = choice / kTopK * kTopK;
+#pragma unroll 1
     for (int other = begin; valid && other < begin + kTopK; ++other) {
       if (routing.ids[other] != id) continue;
       first = first && other >= choice;
@@ -152,6 +155,7 @@ struct OneLaunchRoute {
       routing.bases[expert] = static_cast<int32_t>(before >> (2 * kBits));
       if (blockIdx.x == 0) params.counts[expert] = __popc(masks[i]);
       if (masks[i] != 0) routing.actives[before >> kBits & kField] = expert;
+#pragma unroll 1
       for (int group = 0; group * kSlotGroup < __popc(masks[i]); ++group) {
         routing.passes[pass + group] = OneLaunchRouting::of_pass(expert, group);
       }
@@ -166,6 +170,7 @@ struct OneLaunchRoute {
   // By all threads; what follows may read everything but weights and factors.
   NIBBLE_DEVICE static void run(const OneLaunchParams& params, const OneLaunchRouting& routing) {
     static_assert(kThreads >= kMostOneLaunchChoices, "a choice a thread");
+#pragma unroll 1
     for (int expert = static_cast<int>(threadIdx.x); expert < kExperts; expert += kThreads) {
       routing.masks[expert] = 0;
     }
@@ -183,14 +188,26 @@ struct OneLaunchRoute {
     __syncthreads();
   }
 
-  // A choice by its thread; to be seen by others after the next barrier.
+  // Weights of all rows, when copies are under way: to be seen by others after the next barrier. A
+  // token by the warp that has chosen for it.
   NIBBLE_DEVICE static void weigh(const OneLaunchParams& params, const OneLaunchRouting& routing) {
-    const int choice = static_cast<int>(threadIdx.x);
-    const int id = choice < params.tokens * kTopK ? routing.ids[choice] : -1;
-    if (id < 0) return;
-    const int row = routing.row_of(id, choice / kTopK);
-    routing.weights[row] = routing.given[choice];
-    routing.factors[row] = routing.given[choice] * params.down_alpha[2 * id];
+    RouteTopK top_k = params.top_k;
+    top_k.ids = routing.ids;
+    top_k.weights = routing.given;
+    const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll 1
+    for (int token = static_cast<int>(threadIdx.x / 32); token < params.tokens; token += kWarps) {
+      if (top_k.logits != nullptr) weigh_experts<kShape>(top_k, token, lane);
+      __syncwarp();
+#pragma unroll 1
+      for (int choice = token * kTopK + lane; choice < (token + 1) * kTopK; choice += 32) {
+        const int id = routing.ids[choice];
+        if (id < 0) continue;
+        const int row = routing.row_of(id, token);
+        routing.weights[row] = routing.given[choice];
+        routing.factors[row] = routing.given[choice] * params.down_alpha[2 * id];
+      }
+    }
   }
 };
 

@@ -24,8 +24,28 @@ struct TokenScores {
     return expert(j) / kGroupSize;
   }
 
+  float largest = 0;  // of softmax: the largest logit
+
   // False: no numbers to choose by.
   NIBBLE_DEVICE bool load(const RouteTopK& params, int64_t token) {
+    if (!load_logits(params, token)) return false;
+    if constexpr (kShape.sigmoid) {
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) score[j] = sigmoid(score[j]);
+    } else if constexpr (!kShape.softmax_after_top_k) {
+      softmax();
+    }
+    if constexpr (kShape.correction_bias) add_correction(params.correction_bias);
+    return true;
+  }
+
+  // What is needed to choose, which is less where logits choose; scores are then logits.
+  NIBBLE_DEVICE bool load_keys(const RouteTopK& params, int64_t token) {
+    if constexpr (kShape.correction_bias) return load(params, token);
+    return load_logits(params, token);
+  }
+
+  NIBBLE_DEVICE bool load_logits(const RouteTopK& params, int64_t token) {
     bool nan = false;
     uint32_t largest_key = 0;
 #pragma unroll
@@ -42,18 +62,13 @@ struct TokenScores {
     }
     if (__any_sync(kAllLanes, nan)) return false;
     if constexpr (!kShape.sigmoid) {
-      const float largest = from_ascending(__reduce_max_sync(kAllLanes, largest_key));
+      largest = from_ascending(__reduce_max_sync(kAllLanes, largest_key));
       if (!is_finite(largest)) return false;
-      if constexpr (!kShape.softmax_after_top_k) softmax(largest);
-    } else {
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j) score[j] = sigmoid(score[j]);
     }
-    if constexpr (kShape.correction_bias) add_correction(params.correction_bias);
     return true;
   }
 
-  NIBBLE_DEVICE void softmax(float largest) {
+  NIBBLE_DEVICE void softmax() {
 #pragma unroll
     for (int j = 0; j < kPerLane; ++j) score[j] = exponential(__fsub_rn(score[j], largest));
     const float sum = sum_of_lanes<kPerLane>([this](int j) { return score[j]; });
@@ -196,6 +211,15 @@ struct TokenChoices {
     return total;
   }
 
+  // From scores to weights. What the CPU adds to their sum is kLeastSum.
+  NIBBLE_DEVICE void finish(float scaling_factor) {
+    constexpr float kLeastSum = 1e-20F;
+    if constexpr (kShape.softmax_after_top_k) softmax();
+    const float divisor = kShape.renormalise ? __fadd_rn(sum(), kLeastSum) : 1.0F;
+#pragma unroll
+    for (float& each : weight) each = __fmul_rn(__fdiv_rn(each, divisor), scaling_factor);
+  }
+
   NIBBLE_DEVICE void store(int* ids, float* weights) const {
 #pragma unroll
     for (int j = 0; j < kPerLane; ++j) {
@@ -206,10 +230,43 @@ struct TokenChoices {
   }
 };
 
-// By one whole warp. What the CPU adds to the sum of a token's weights is kLeastSum.
+// The experts of one token, best first, without their weights. By one whole warp.
+template <MoeShape kShape>
+NIBBLE_DEVICE void choose_experts(const RouteTopK& params, int64_t token, int lane) {
+  TokenScores<kShape> scores;
+  scores.lane = lane;
+  const bool numbers = scores.load_keys(params, token);
+  if constexpr (kShape.top_groups != kShape.groups) {
+    if (numbers) scores.keep_best_groups();
+  }
+#pragma unroll 1
+  for (int choice = 0; choice < kShape.top_k; ++choice) {
+    const int chosen = numbers ? scores.take_best(scores.key) : choice;
+    if (lane == 0) params.ids[token * kShape.top_k + choice] = chosen;
+  }
+}
+
+// The weights of a token's experts in params.ids. By one whole warp.
+template <MoeShape kShape>
+NIBBLE_DEVICE void weigh_experts(const RouteTopK& params, int64_t token, int lane) {
+  TokenScores<kShape> scores;
+  TokenChoices<kShape> choices;
+  scores.lane = lane;
+  choices.lane = lane;
+  const bool numbers = scores.load(params, token);
+#pragma unroll 1
+  for (int choice = 0; choice < kShape.top_k; ++choice) {
+    const int chosen = params.ids[token * kShape.top_k + choice];
+    const float nan = __builtin_bit_cast(float, 0x7fc00000U);
+    choices.set(choice, chosen, numbers ? scores.score_of(chosen) : nan);
+  }
+  if (numbers) choices.finish(params.scaling_factor);
+  choices.store(params.ids + token * kShape.top_k, params.weights + token * kShape.top_k);
+}
+
+// Experts and weights. By one whole warp.
 template <MoeShape kShape>
 NIBBLE_DEVICE void route_token(const RouteTopK& params, int64_t token, int lane) {
-  constexpr float kLeastSum = 1e-20F;
   constexpr int kTopK = kShape.top_k;
   TokenScores<kShape> scores;
   TokenChoices<kShape> choices;
@@ -221,12 +278,7 @@ NIBBLE_DEVICE void route_token(const RouteTopK& params, int64_t token, int lane)
       const int chosen = scores.take_best(scores.key);
       choices.set(choice, chosen, scores.score_of(chosen));
     }
-    if constexpr (kShape.softmax_after_top_k) choices.softmax();
-    const float divisor = kShape.renormalise ? __fadd_rn(choices.sum(), kLeastSum) : 1.0F;
-#pragma unroll
-    for (float& weight : choices.weight) {
-      weight = __fmul_rn(__fdiv_rn(weight, divisor), params.scaling_factor);
-    }
+    choices.finish(params.scaling_factor);
   } else {
     for (int choice = 0; choice < kTopK; ++choice) {
       choices.set(choice, choice, __builtin_bit_cast(float, 0x7fc00000U));
