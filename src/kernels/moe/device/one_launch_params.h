@@ -3,7 +3,7 @@
 //
 //   const OneLaunchTactic tactic{.tokens = 8, .slabs = 4, .down_slabs = 3, .slots = 5};
 //   one_launch_plan(tactic, kNvfp4ScaleBytes, {.experts = 256, .choices = 64}).bytes
-//   slab_piece({.at = 61, .end = 70}, 32, 4, order)   // of matrix 1: slabs 29, 30 and 31
+//   slab_piece({.at = 61, .end = 70}, 32, 4)   // of matrix 1: slabs 29, 30 and 31
 //
 // A slab: 16 rows of a matrix, all its columns. Of a tile (w4a16_layout.h) it has 512 bytes of
 // codes and a quarter of the scales: what one warp multiplies at a time.
@@ -84,18 +84,15 @@ NIBBLE_HOST_DEVICE constexpr SlabPart slab_part(int32_t slabs, int32_t part, int
   return {at, at + each + (part < rest ? 1 : 0)};
 }
 
-// What of a part, from its beginning on, is of one matrix, no more than `most`, and for gate and up
-// (kGateUp) of one block of 64 rows, where slabs lie side by side.
+// What of a part, from its beginning on, is of one matrix, and no more than `most`.
 struct SlabPiece {
   int32_t matrix = 0;
   int32_t slab = 0;
   int32_t slabs = 0;
 };
 NIBBLE_HOST_DEVICE constexpr SlabPiece slab_piece(const SlabPart& part, int32_t per_matrix,
-                                                  int32_t most, RowOrder order) {
+                                                  int32_t most) {
   SlabPiece piece{part.at / per_matrix, part.at % per_matrix, most};
-  const int32_t of_block = kSlabsOfTile - piece.slab % kSlabsOfTile;
-  if (order == RowOrder::kGateUp && piece.slabs > of_block) piece.slabs = of_block;
   if (piece.slabs > per_matrix - piece.slab) piece.slabs = per_matrix - piece.slab;
   if (piece.slabs > part.end - part.at) piece.slabs = part.end - part.at;
   return piece;
