@@ -66,10 +66,10 @@ class ProductModel {
     return sm_units() * real(tactic_.step_columns) * (weights + tokens) / (kPortBytes * clocks());
   }
 
-  // mma.sync leaves out groups of tokens that are not there, wgmma does the whole tile.
+  // mma.sync leaves out groups of tokens that are not there, wgmma does an instruction's width.
   double multiply_us() const {
     const bool mma = tactic_.unit == MatrixUnit::kMma;
-    const double tokens = mma ? cut_.tile_tokens : real(tactic_.tile_tokens);
+    const double tokens = mma ? cut_.tile_tokens : cut_.tile_width;
     const double roof = mma ? rates_.mma_tflops : rates_.matrix_tflops;
     const double flop_us = 2 * sm_weights() * tokens / (roof * 1e6 / rates_.sms);
     if (mma) return flop_us;
@@ -106,6 +106,15 @@ class ProductModel {
   WorkCut cut_;
 };
 
+// What a tile with so many tokens is multiplied as.
+std::int64_t width_of(const CudaTactic& tactic, std::int64_t tokens) {
+  std::int64_t width = tactic.tile_tokens;
+  for (const std::int64_t narrower : tactic.widths) {
+    if (narrower >= tokens) width = narrower;
+  }
+  return width;
+}
+
 // Sums of others that the block adds which has a tile's beginning.
 double takes_of(const WorkCut& cut, bool split) {
   if (!split || std::fmod(cut.units, cut.steps) == 0) return 0;
@@ -133,9 +142,12 @@ WorkCut cut_of(const CudaProduct& product, double sms) {
   const CudaTactic& tactic = product.tactic;
   std::int64_t passes = 0;
   std::int64_t slots = 0;
+  std::int64_t widths = 0;
   for (const std::int64_t tokens : product.tokens) {
+    const std::int64_t rest = tokens % tactic.tile_tokens;
     passes += ceil_div(tokens, tactic.tile_tokens);
     slots += ceil_div(tokens, kSlotGroup) * kSlotGroup;
+    widths += tokens - rest + (rest > 0 ? width_of(tactic, rest) : 0);
   }
   if (passes == 0) return {};
   const RowOrder order = tactic.halves_outputs ? RowOrder::kGateUp : RowOrder::kPlain;
@@ -148,6 +160,7 @@ WorkCut cut_of(const CudaProduct& product, double sms) {
   const std::int64_t all = passes * row_tiles;
   WorkCut cut{.passes = real(passes),
               .tile_tokens = real(slots) / real(passes),
+              .tile_width = real(widths) / real(passes),
               .row_tiles = real(row_tiles),
               .steps = real(steps),
               .clusters = real(clusters),

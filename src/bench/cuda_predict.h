@@ -41,7 +41,8 @@ std::optional<CudaRates> rates_of(const GpuRoofs& roofs, double clock_ghz);
 struct CudaTactic {
   MatrixUnit unit = MatrixUnit::kMma;
   std::int64_t tile_tokens = 8;
-  std::int64_t tile_rows = 256;  // of a block
+  std::vector<std::int64_t> widths;  // that tiles with fewer tokens are multiplied as, wide first
+  std::int64_t tile_rows = 256;      // of a block
   std::int64_t step_columns = 128;
   std::int64_t cluster = 1;  // blocks that take neighbouring row tiles
   std::int64_t blocks_per_sm = 1;
@@ -63,6 +64,7 @@ struct CudaProduct {
 struct WorkCut {
   double passes = 0;       // token tiles of all experts: so often are an expert's weights read
   double tile_tokens = 0;  // that a tile has on average, in whole groups of 8
+  double tile_width = 0;   // that a tile is multiplied as on average
   double row_tiles = 0;    // of a cluster
   double steps = 0;        // of a tile
   double clusters = 0;     // of the grid

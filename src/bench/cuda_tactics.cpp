@@ -34,8 +34,13 @@ Tactic choice_of(tune::TuningTable* table, const TuningQuestion& asked, const Pr
 
 CudaTactic layout_of(const W4A16Problem& problem, const W4A16Tactic& tactic) {
   constexpr double kTileWeights = kTileRows * kChunk;
+  std::vector<std::int64_t> widths;
+  for (int width = tactic.narrower(tactic.tokens); width > 0; width = tactic.narrower(width)) {
+    widths.push_back(width);
+  }
   return {.unit = tactic.family == Family::kWgmma ? MatrixUnit::kWgmma : MatrixUnit::kMma,
           .tile_tokens = tactic.tokens,
+          .widths = std::move(widths),
           .tile_rows = tactic.rows,
           .step_columns = static_cast<std::int64_t>(tactic.stage_chunks) * kChunk,
           .cluster = tactic.cluster,

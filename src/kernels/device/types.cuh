@@ -8,6 +8,9 @@ namespace nibble {
 struct alignas(16) Bits128 {
   uint32_t word[4];
 };
+struct alignas(8) Float2 {
+  float value[2];
+};
 struct alignas(16) Float4 {
   float value[4];
 };

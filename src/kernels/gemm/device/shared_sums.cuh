@@ -1,7 +1,7 @@
 // Sums of a tile that several blocks have parts of: who comes in within the tile gives its sums,
 // and who has the tile's beginning adds them in the order of the parts.
 //
-//   using Shared = SharedSums<Work, 256, 32>;
+//   using Shared = SharedSums<Work, 256, 32, 32, 1>;
 //   if (step > 0) Shared::give(params.partials, params.flags, sums);
 //   else Shared::take_all(params.partials, params.flags, tiles, tile_end, sums);
 #pragma once
@@ -11,8 +11,9 @@
 
 namespace nibble {
 
-// kThreads that hold sums, kQuads times four each.
-template <class Work, int kThreads, int kQuads, int kCluster>
+// kThreads that hold sums, kQuads times four each; of a tile that is as large as tiles get,
+// kMostQuads.
+template <class Work, int kThreads, int kQuads, int kMostQuads, int kCluster>
 struct SharedSums {
   using Sums = float[kQuads][4];
 
@@ -20,7 +21,7 @@ struct SharedSums {
   NIBBLE_DEVICE static float* place_of(float* partials, int64_t block) {
     const int warp = static_cast<int>(threadIdx.x / 32);
     const int lane = static_cast<int>(threadIdx.x % 32);
-    return partials + block * (int64_t{kThreads} * kQuads * 4) +
+    return partials + block * (int64_t{kThreads} * kMostQuads * 4) +
            (int64_t{warp} * kQuads * 32 + lane) * 4;
   }
 

@@ -48,8 +48,9 @@ struct W4A16 : W4A16Copy<Config> {
   using Copy::wait;
   using typename Copy::Cursor;
   using typename Copy::Ring;
-  using typename Copy::Sums;
   using typename Copy::Tables;
+  template <int kWidth>
+  using Sums = typename Copy::template Sums<kWidth>;
 
   // ---- The multiplying warps
   struct Consumer {
@@ -85,9 +86,7 @@ struct W4A16 : W4A16Copy<Config> {
   };
   // wgmma reads its left operand from registers while it runs: half of the products whose operands
   // they hold run while the operands of the others are made.
-  static constexpr int kFragments = kTactic.fragments;
-  static constexpr int kGroupSteps = kFragments / 2;
-  static constexpr int kRunning = 1;
+  template <int kFragments>
   struct Fragments {
     uint32_t a[kFragments][4];
   };
@@ -131,8 +130,8 @@ struct W4A16 : W4A16Copy<Config> {
     }
   }
 
-  NIBBLE_DEVICE static void consume_mma(Consumer& me, Sums (&sums)[kSumSets], int chunks,
-                                        int groups) {
+  NIBBLE_DEVICE static void consume_mma(Consumer& me, Sums<kTactic.tokens> (&sums)[kSumSets],
+                                        int chunks, int groups) {
     const int row = me.lane % 8;
     const uint32_t tokens = me.ring.tokens(me.stage) + row * kSlotRowBytes;
     wait(me.ring.full(me.stage), me.parity);
@@ -144,7 +143,7 @@ struct W4A16 : W4A16Copy<Config> {
       Bits128 b[kGroupsOfTokens][2];
 #pragma unroll
       for (int group = 0; group < kGroupsOfTokens; ++group) {
-        if (group >= groups) break;
+        if (group > 0 && group >= groups) break;
         const uint32_t base = tokens + (group * kTactic.stage_chunks + chunk) * kSlotTileBytes;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -158,7 +157,7 @@ struct W4A16 : W4A16Copy<Config> {
         make_fragment(codes.codes[chunk][block], codes.scales[chunk][block], fragment);
 #pragma unroll
         for (int group = 0; group < kGroupsOfTokens; ++group) {
-          if (group >= groups) break;
+          if (group > 0 && group >= groups) break;
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
             multiply(sums[j % kSumSets][block][group], fragment.a[j],
@@ -180,8 +179,11 @@ struct W4A16 : W4A16Copy<Config> {
                    "+r"(codes.word[3])::"memory");
   }
 
-  NIBBLE_DEVICE static void consume_wgmma(Consumer& me, Sums& sums, Fragments& fragments,
-                                          int chunks) {
+  template <int kWidth, int kFragments>
+  NIBBLE_DEVICE static void consume_wgmma(Consumer& me, Sums<kWidth>& sums,
+                                          Fragments<kFragments>& fragments, int chunks) {
+    constexpr int kGroupSteps = kFragments / 2;
+    constexpr int kRunning = 1;
     const uint32_t tokens = me.ring.tokens(me.stage);
     wait(me.ring.full(me.stage), me.parity);
     // Of the whole stage at once where registers allow it.
@@ -219,9 +221,9 @@ struct W4A16 : W4A16Copy<Config> {
           const uint64_t b = ptx::wgmma_descriptor(tokens + chunk * kSlotTileBytes + j * 32,
                                                    kTactic.stage_chunks * kSlotTileBytes);
           if constexpr (Config::kActivations == Element::kBf16) {
-            ptx::Wgmma<kTactic.tokens>::bf16(sums[block], fragments.a[step % kFragments], b);
+            ptx::Wgmma<kWidth>::bf16(sums[block], fragments.a[step % kFragments], b);
           } else {
-            ptx::Wgmma<kTactic.tokens>::f16(sums[block], fragments.a[step % kFragments], b);
+            ptx::Wgmma<kWidth>::f16(sums[block], fragments.a[step % kFragments], b);
           }
           if (j % kGroupSteps == kGroupSteps - 1) ptx::wgmma_commit_group();
         }
@@ -239,7 +241,7 @@ struct W4A16 : W4A16Copy<Config> {
   }
 #endif
 
-  NIBBLE_DEVICE static void add(Sums& sums, const Sums& others) {
+  NIBBLE_DEVICE static void add(Sums<kTactic.tokens>& sums, const Sums<kTactic.tokens>& others) {
 #pragma unroll
     for (int block = 0; block < kBlocksOfGroup; ++block) {
 #pragma unroll
@@ -251,45 +253,53 @@ struct W4A16 : W4A16Copy<Config> {
   }
 
   // ---- Sums that blocks share
-  static constexpr int kQuads = kBlocksOfGroup * kGroupsOfTokens;
-  using Shared = SharedSums<typename Copy::List, kConsumers, kQuads, kCluster>;
-  NIBBLE_DEVICE static typename Shared::Sums& quads_of(Sums& sums) {
-    return reinterpret_cast<typename Shared::Sums&>(sums);
-  }
+  template <int kWidth>
+  using Shared = SharedSums<typename Copy::List, kConsumers, kBlocksOfGroup * kWidth / kSlotGroup,
+                            kBlocksOfGroup * kGroupsOfTokens, kCluster>;
 
   // ---- A part of the work
+  // The sums of a tile's units up to `stop`.
+  template <int kWidth>
+  NIBBLE_DEVICE static void multiply_tile(const Tables& tables, Consumer& me, const Cursor& cursor,
+                                          int32_t unit, int32_t stop,
+                                          Sums<kWidth> (&sets)[kSumSets]) {
+    int step = cursor.step;
+    if constexpr (kTactic.family == Family::kMma) {
+      const int groups = Copy::groups_of(cursor.place, tables);
+      for (; unit < stop; ++unit, ++step, me.advance()) {
+        consume_mma(me, sets, chunks_of_step(step), groups);
+      }
+      if constexpr (kSumSets == 2) add(sets[0], sets[1]);
+    } else {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+      Fragments<Copy::fragments(kWidth)> fragments;
+      for (; unit < stop; ++unit, ++step, me.advance()) {
+        consume_wgmma<kWidth>(me, sets[0], fragments, chunks_of_step(step));
+      }
+      finish_wgmma(me);
+#endif
+    }
+  }
+
   // A tile, or the part of it that ends at unit `stop`.
+  template <int kWidth>
   NIBBLE_DEVICE static void consume_tile(const W4A16Params& params, const Tables& tables,
                                          Consumer& me, const Cursor& cursor, int32_t unit,
                                          int32_t stop) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    Fragments fragments;
-#endif
-    Sums sets[kSumSets] = {};
-    Sums& sums = sets[0];
-    const int32_t tile_end = unit - cursor.step + kSteps;
-    const int groups = Copy::groups_of(cursor.place, tables);
-    for (int step = cursor.step; unit < stop; ++unit, ++step) {
-      if constexpr (kTactic.family == Family::kMma) {
-        consume_mma(me, sets, chunks_of_step(step), groups);
-      } else {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-        consume_wgmma(me, sums, fragments, chunks_of_step(step));
-#endif
+    if constexpr (constexpr int kNarrower = kTactic.narrower(kWidth); kNarrower > 0) {
+      if (Copy::groups_of(cursor.place, tables) * kSlotGroup <= kNarrower) {
+        return consume_tile<kNarrower>(params, tables, me, cursor, unit, stop);
       }
-      me.advance();
     }
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    if constexpr (kTactic.family == Family::kWgmma) finish_wgmma(me);
-#endif
-    if constexpr (kSumSets == 2) add(sums, sets[1]);
-    if (kTactic.split && cursor.step > 0) {
-      Shared::give(params.partials, params.flags, quads_of(sums));
-      return;
-    }
+    using SharedOf = Shared<kWidth>;
+    Sums<kWidth> sets[kSumSets] = {};
+    Sums<kWidth>& sums = sets[0];
+    auto& quads = reinterpret_cast<typename SharedOf::Sums&>(sums);
+    multiply_tile<kWidth>(tables, me, cursor, unit, stop, sets);
+    if (kTactic.split && cursor.step > 0) return SharedOf::give(params.partials, params.flags, quads);
     if constexpr (kTactic.split) {
-      Shared::take_all(params.partials, params.flags, tables.tiles[Config::kExperts] * kRowTiles,
-                       tile_end, quads_of(sums));
+      SharedOf::take_all(params.partials, params.flags, tables.tiles[Config::kExperts] * kRowTiles,
+                         unit - cursor.step + kSteps, quads);
     }
     W4A16Store<Config>::store(params, tables, {me.warp, me.lane}, cursor.place, sums);
   }
@@ -301,7 +311,7 @@ struct W4A16 : W4A16Copy<Config> {
     for (int32_t unit = begin; unit < end;) {
       const int32_t tile_end = unit - cursor.step + kSteps;
       const int32_t stop = tile_end < end ? tile_end : end;
-      consume_tile(params, tables, me, cursor, unit, stop);
+      consume_tile<kTactic.tokens>(params, tables, me, cursor, unit, stop);
       unit = stop;
       cursor.step = 0;
       cursor.place.next(tables);

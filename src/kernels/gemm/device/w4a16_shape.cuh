@@ -31,11 +31,8 @@ struct W4A16Shape {
   static constexpr int kOutputChunks = static_cast<int>(chunks_of(Config::kN / 2));  // kGateUp
   static constexpr int kConsumers = kTactic.consumers();
   static constexpr int kThreads = kTactic.threads();
-  static constexpr int kRegistersAtStart = 65536 / kTactic.blocks_per_sm / kThreads / 8 * 8;
-  static constexpr int kCopyRegisters = 24;
-  static constexpr int kFreeRegisters =
-      (kRegistersAtStart * kThreads - kCopyRegisters * 128) / kConsumers / 8 * 8;
-  static constexpr int kMultiplyRegisters = kFreeRegisters < 240 ? kFreeRegisters : 240;
+  static constexpr int kCopyRegisters = W4A16Tactic::kCopyRegisters;
+  static constexpr int kMultiplyRegisters = kTactic.multiply_registers();
   static constexpr uint32_t kFactors = 2;
 
   static constexpr SharedPlan kShared = shared_plan(kTactic, kScaleBytes, Config::kExperts);
@@ -50,7 +47,13 @@ struct W4A16Shape {
                     kBlocksOfGroup * kTactic.stage_chunks * 4 % kTactic.fragments == 0,
                 "wgmma takes turns with two sets of registers: an even number of items a stage");
 
-  using Sums = float[kBlocksOfGroup][kGroupsOfTokens][4];
+  // Products whose left operands registers hold: what wide sums leave.
+  static constexpr int fragments(int width) {
+    return width == kTactic.tokens || kTactic.tokens > 64 ? kTactic.fragments : 8;
+  }
+
+  template <int kWidth>  // tokens
+  using Sums = float[kBlocksOfGroup][kWidth / kSlotGroup][4];
   // mma.sync: products that follow each other at once go to different sums, where few tokens leave
   // registers for them.
   static constexpr int kSumSets = kTactic.family == Family::kMma && kTactic.tokens <= 16 ? 2 : 1;

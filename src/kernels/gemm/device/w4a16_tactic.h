@@ -37,6 +37,31 @@ struct W4A16Tactic {
   NIBBLE_HOST_DEVICE constexpr int blocks() const { return rows / kTileRows; }
   NIBBLE_HOST_DEVICE constexpr int token_groups() const { return tokens / kSlotGroup; }
 
+  // Of a thread. wgmma: when the kernel begins, of a copying thread, and of a multiplying one.
+  static constexpr int kCopyRegisters = 24;
+  NIBBLE_HOST_DEVICE constexpr int registers_at_start() const {
+    return 65536 / blocks_per_sm / threads() / 8 * 8;
+  }
+  NIBBLE_HOST_DEVICE constexpr int multiply_registers() const {
+    const int free =
+        (registers_at_start() * threads() - kCopyRegisters * 128) / consumers() / 8 * 8;
+    return free < 240 ? free : 240;
+  }
+
+  // Tokens that one instruction multiplies: wgmma does all of a tile, so that tiles with fewer
+  // tokens have narrower ones where there are registers for more than one. The next narrower one,
+  // or 0. Below 32 tokens none is quicker, as it waits for its left operand.
+  NIBBLE_HOST_DEVICE constexpr int narrower(int width) const {
+    if (family == Family::kMma || width <= 32 || multiply_registers() < 200) return 0;
+    return width > 64 && fragments < 8 ? 64 : 32;
+  }
+  // What is multiplied where a tile has so many tokens.
+  NIBBLE_HOST_DEVICE constexpr int width_for(int count) const {
+    int width = tokens;
+    while (narrower(width) >= count && narrower(width) > 0) width = narrower(width);
+    return width;
+  }
+
   friend bool operator==(const W4A16Tactic&, const W4A16Tactic&) = default;
 };
 

@@ -45,7 +45,7 @@ struct W4A4 : W4A4Copy<Config> {
 
   static constexpr bool kNvfp4 = Config::kFormat == WeightFormat::kNvfp4;
   using Store = W4A4Store<Config>;
-  using Shared = SharedSums<List, kConsumers, kAtomsM * kAtomsN, 1>;
+  using Shared = SharedSums<List, kConsumers, kAtomsM * kAtomsN, kAtomsM * kAtomsN, 1>;
 
   struct Consumer {
     Ring ring;
