@@ -184,7 +184,8 @@ struct W4A16 : W4A16Copy<Config> {
                                           Fragments<kFragments>& fragments, int chunks) {
     constexpr int kGroupSteps = kFragments / 2;
     constexpr int kRunning = 1;
-    const uint32_t tokens = me.ring.tokens(me.stage);
+    // The same in all lanes, and known to be: descriptors are made by the uniform unit.
+    const uint32_t tokens = __shfl_sync(0xffffffffU, me.ring.tokens(me.stage), 0);
     wait(me.ring.full(me.stage), me.parity);
     // Of the whole stage at once where registers allow it.
     constexpr int kChunksHeld =

@@ -49,7 +49,7 @@ struct W4A16Shape {
 
   // Products whose left operands registers hold: what wide sums leave.
   static constexpr int fragments(int width) {
-    return width == kTactic.tokens || kTactic.tokens > 64 ? kTactic.fragments : 8;
+    return width == kTactic.tokens ? kTactic.fragments : 8;
   }
 
   template <int kWidth>  // tokens

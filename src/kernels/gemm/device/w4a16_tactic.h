@@ -49,11 +49,11 @@ struct W4A16Tactic {
   }
 
   // Tokens that one instruction multiplies: wgmma does all of a tile, so that tiles with fewer
-  // tokens have narrower ones where there are registers for more than one. The next narrower one,
-  // or 0. Below 32 tokens none is quicker, as it waits for its left operand.
+  // tokens have a narrower one where there are registers for both. The next narrower one, or 0.
+  // Below 32 tokens none is quicker, as it waits for its left operand.
   NIBBLE_HOST_DEVICE constexpr int narrower(int width) const {
-    if (family == Family::kMma || width <= 32 || multiply_registers() < 200) return 0;
-    return width > 64 && fragments < 8 ? 64 : 32;
+    const bool room = width <= 64 && multiply_registers() >= 200;
+    return family == Family::kWgmma && width > 32 && room ? 32 : 0;
   }
   // What is multiplied where a tile has so many tokens.
   NIBBLE_HOST_DEVICE constexpr int width_for(int count) const {
