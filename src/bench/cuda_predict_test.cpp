@@ -96,6 +96,15 @@ TEST(CudaPredict, TokensBeyondATileAreAnotherPass) {
   EXPECT_NEAR(cut.tile_tokens, 56.0 / 3, 1e-12);
 }
 
+TEST(CudaPredict, TilesOfFewTokensAreNarrower) {
+  CudaProduct product = round_product();
+  product.tokens = {9, 0, 40, 96};
+  product.tactic.tile_tokens = 64;
+  product.tactic.widths = {32};
+  // 32, 64, and of 96 a whole tile and half of one.
+  EXPECT_NEAR(cut_of(product, 100).tile_width, (32 + 64 + 64 + 32) / 4.0, 1e-12);
+}
+
 TEST(CudaPredict, MemoryByHand) {
   const ProductTime time = product_time(round_product(), round_rates());
   // Weights 2560 x 1280 x 0.5 B = 1,638,400, tokens of 10 row tiles 8 x 1280 x 2 B = 204,800; 100

@@ -15,7 +15,7 @@ namespace {
 struct UsualLoad {
   std::int64_t tokens = 1;
   std::int64_t rows = 1;
-  std::int64_t active = 1;
+  std::int64_t active = 1;  // at most, counted once for each of its tokens
 };
 
 // The mean of experts that have any, rounded up.
@@ -23,7 +23,7 @@ UsualLoad usual_load(const nibble_moe_desc& desc) {
   const std::int64_t tokens = std::max<std::int64_t>(desc.expected_tokens, 1);
   const std::int64_t choices = tokens * desc.top_k;
   const std::int64_t active = std::min<std::int64_t>(choices, desc.experts);
-  return {.tokens = tokens, .rows = (choices + active - 1) / active, .active = active};
+  return {.tokens = tokens, .rows = (choices + active - 1) / active, .active = choices};
 }
 
 struct Wide {

@@ -5,6 +5,7 @@ set(device_sources
   gemm/device/prepack.cpp
   gemm/device/product_checks.cpp
   gemm/device/w4a16.cpp
+  gemm/device/w4a16_defaults.cpp
   gemm/device/w4a4.cpp
   moe/device/moe_cuda.cpp
   moe/device/moe_cuda_call.cpp

@@ -63,8 +63,9 @@ Result<> check_tactic(const W4A16Problem& problem, const W4A16Tactic& tactic,
 Result<> check_choices(const W4A16Problem& problem, const W4A16Tactic& tactic,
                        std::int64_t choices);
 
-// Which tactic is to be taken where the largest expert has `rows` tokens and at most `active`
-// experts have any (0: all): measured on an H200 (docs/measured.md), by the same rules elsewhere.
+// Which tactic is to be taken where the largest expert has `rows` tokens and all experts together
+// have `active` (0: it is not known, and all have some): measured on an H200 (docs/measured.md), by
+// the same rules elsewhere.
 W4A16Tactic default_tactic(const W4A16Problem& problem, std::int64_t rows,
                            const cuda::DeviceInfo& info, std::int64_t active = 0);
 // Those that are compiled for an architecture in tests and tried by a tuner.

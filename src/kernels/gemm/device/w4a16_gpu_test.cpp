@@ -43,7 +43,24 @@ class W4A16OnGpu : public GpuTest {
          .groups = 2,
          .cluster = 2,
          .split = false},
-        {.rows = 512, .tokens = 8, .stages = 2, .groups = 4, .cluster = 2}};
+        {.rows = 512, .tokens = 8, .stages = 2, .groups = 4, .cluster = 2},
+        {.rows = 640, .tokens = 8, .stage_chunks = 3, .stages = 2, .groups = 5},
+        {.rows = 256, .tokens = 8, .stages = 2, .groups = 2, .blocks_per_sm = 3, .split = false},
+        // Of two widths: tiles of at most 32 tokens take the narrower instruction.
+        {.family = Family::kWgmma,
+         .rows = 512,
+         .tokens = 64,
+         .stages = 2,
+         .groups = 2,
+         .fragments = 4},
+        {.family = Family::kWgmma,
+         .rows = 128,
+         .tokens = 16,
+         .stage_chunks = 4,
+         .stages = 2,
+         .groups = 1,
+         .blocks_per_sm = 3,
+         .split = false}};
     all.insert(all.end(), wgmma.begin(), wgmma.end());
     return all;
   }

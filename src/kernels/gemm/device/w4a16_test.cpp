@@ -166,6 +166,51 @@ TEST(W4A16Tactic, DefaultsFit) {
   }
 }
 
+constexpr cuda::DeviceInfo kH200{
+    .major = 9, .minor = 0, .sms = 132, .shared_per_block_optin = 232448, .shared_per_sm = 233472};
+
+TEST(W4A16Tactic, TilesThatTheMatrixIsMadeOf) {
+  // 90 blocks of 64 rows are 9 tiles of 640, and 45 chunks 15 steps of three.
+  const W4A16Problem gpt{.experts = 128, .n = 5760, .k = 2880, .format = Format::kMxfp4};
+  EXPECT_EQ(to_string(default_tactic(gpt, 8, kH200, 1024)),
+            "mma 640x8x192 3 stages 5 groups split");
+  // 8 blocks: one tile of 512 rows, without a neighbour.
+  const W4A16Problem shard{.experts = 256, .n = 512, .k = 6144, .mode = W4A16Mode::kSwiGlu};
+  EXPECT_EQ(to_string(default_tactic(shard, 8, kH200, 2048)),
+            "mma 512x8x128 5 stages 4 groups split");
+  EXPECT_EQ(to_string(default_tactic(kGlmGateUp, 8, kH200, 2048)),
+            "mma 512x8x128 5 stages 4 groups cluster 2 split");
+}
+
+TEST(W4A16Tactic, FewColumnsTakeSeveralBlocksAnSm) {
+  const W4A16Problem down{.experts = 256, .n = 6144, .k = 256};
+  EXPECT_EQ(to_string(default_tactic(down, 8, kH200, 2048)),
+            "mma 256x8x128 3 stages 2 groups 3 an SM");
+  EXPECT_EQ(to_string(default_tactic(down, 16, kH200, 4096)),
+            "wgmma 128x16x256 2 stages 1 groups 3 an SM");
+}
+
+// Of 256 experts: 32 tokens each on average, and one with 806; 32 each; 16 each, and one with 29.
+TEST(W4A16Tactic, OneLargeExpertDoesNotMakeAllTilesWide) {
+  EXPECT_EQ(default_tactic(kGlmGateUp, 806, kH200, 8192).tokens, 64);
+  EXPECT_EQ(default_tactic(kGlmGateUp, 806, kH200).tokens, 128);
+  EXPECT_EQ(default_tactic(kGlmGateUp, 32, kH200, 8192).tokens, 32);
+  EXPECT_EQ(default_tactic(kGlmGateUp, 29, kH200, 4096).tokens, 32);
+}
+
+TEST(W4A16Tactic, TilesOfFewTokensTakeTheNarrowerInstruction) {
+  const W4A16Tactic wide{
+      .family = Family::kWgmma, .rows = 512, .tokens = 64, .groups = 2, .fragments = 4};
+  EXPECT_EQ(wide.width_for(64), 64);
+  EXPECT_EQ(wide.width_for(33), 64);
+  EXPECT_EQ(wide.width_for(32), 32);
+  EXPECT_EQ(wide.width_for(1), 32);
+  const W4A16Tactic narrow{.family = Family::kWgmma, .tokens = 16};
+  EXPECT_EQ(narrow.width_for(1), 16);
+  const W4A16Tactic crowded{.family = Family::kWgmma, .rows = 256, .tokens = 64, .groups = 4};
+  EXPECT_EQ(crowded.width_for(8), 64);  // 112 registers
+}
+
 // 48 KB a block: two are there at once with what the driver takes of each.
 TEST(W4A16Tactic, TwoBlocksWhereAnSmHas100Kb) {
   const cuda::DeviceInfo rtx{.major = 12,
