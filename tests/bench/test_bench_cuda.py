@@ -150,6 +150,9 @@ def test_compiling_ahead_needs_no_gpu(bench, nibble):
         assert_sentence(first, 1, "NVRTC")
         pytest.skip("no NVRTC here: the sentence was checked")
     assert first.returncode == 0, first.stderr
-    # Probes, prepacking, what stands around the products, and the two products.
-    assert first.stdout.startswith("5 programs for sm_90a, 0 of them from the cache")
-    assert bench(*words).stdout.startswith("5 programs for sm_90a, 5 of them from the cache")
+    # Probes, prepacking, what stands around the products, the two products, and the layer in one launch.
+    assert first.stdout.startswith("6 programs for sm_90a, 0 of them from the cache")
+    assert bench(*words).stdout.startswith("6 programs for sm_90a, 6 of them from the cache")
+    steps = bench(*words, "--launches", "steps")
+    assert steps.stdout.startswith("5 programs for sm_90a, 5 of them from the cache")
+    assert bench(*words, "--launches", "two").returncode == 2

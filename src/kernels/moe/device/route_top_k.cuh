@@ -220,12 +220,16 @@ struct TokenChoices {
     for (float& each : weight) each = __fmul_rn(__fdiv_rn(each, divisor), scaling_factor);
   }
 
-  NIBBLE_DEVICE void store(int* ids, float* weights) const {
+  NIBBLE_DEVICE void store_ids(int* ids) const {
 #pragma unroll
     for (int j = 0; j < kPerLane; ++j) {
-      if (32 * j + lane >= kTopK) continue;
-      ids[32 * j + lane] = id[j];
-      weights[32 * j + lane] = weight[j];
+      if (32 * j + lane < kTopK) ids[32 * j + lane] = id[j];
+    }
+  }
+  NIBBLE_DEVICE void store_weights(float* weights) const {
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) {
+      if (32 * j + lane < kTopK) weights[32 * j + lane] = weight[j];
     }
   }
 };
@@ -261,7 +265,7 @@ NIBBLE_DEVICE void weigh_experts(const RouteTopK& params, int64_t token, int lan
     choices.set(choice, chosen, numbers ? scores.score_of(chosen) : nan);
   }
   if (numbers) choices.finish(params.scaling_factor);
-  choices.store(params.ids + token * kShape.top_k, params.weights + token * kShape.top_k);
+  choices.store_weights(params.weights + token * kShape.top_k);
 }
 
 // Experts and weights. By one whole warp.
@@ -284,7 +288,8 @@ NIBBLE_DEVICE void route_token(const RouteTopK& params, int64_t token, int lane)
       choices.set(choice, choice, __builtin_bit_cast(float, 0x7fc00000U));
     }
   }
-  choices.store(params.ids + token * kTopK, params.weights + token * kTopK);
+  choices.store_ids(params.ids + token * kTopK);
+  choices.store_weights(params.weights + token * kTopK);
 }
 
 }  // namespace nibble
