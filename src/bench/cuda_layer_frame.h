@@ -109,9 +109,14 @@ class CudaLayerFrame {
   // the last token against the family's arithmetic in double precision.
   Result<> check(cuda::Stream& stream) {
     if (checked_tokens_ == tokens_) return {};
-    NIBBLE_RETURN_IF_ERROR(check_routing(stream));
-    NIBBLE_RETURN_IF_ERROR(check_token(0, 0, stream));
-    NIBBLE_RETURN_IF_ERROR(check_token(tokens_ - 1, shape_.top_k - 1, stream));
+    NIBBLE_RETURN_IF_ERROR(check_some(stream));
+    if (Family::in_one_launch(tactics_)) {
+      // The products alone are rows too, and run by themselves.
+      steps_ = true;
+      const Result<> checked = check_some(stream);
+      steps_ = false;
+      NIBBLE_RETURN_IF_ERROR(checked);
+    }
     checked_tokens_ = tokens_;
     return {};
   }
@@ -170,6 +175,7 @@ class CudaLayerFrame {
   std::size_t current_ = 0;
   std::int64_t tokens_ = 0;
   std::int64_t checked_tokens_ = -1;
+  bool steps_ = false;  // the layer in a launch a step, whatever its tactics
 
  private:
   static std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -209,7 +215,15 @@ class CudaLayerFrame {
     return {.x = x_.address(), .logits = logits_.address(), .y = y_.address(), .tokens = tokens_};
   }
   typename Family::Params params_of(std::size_t copy, const CudaMoeCall& call) {
-    return Family::params(layers_[copy], *programs_, *workspace_, call);
+    typename Family::Params params = Family::params(layers_[copy], *programs_, *workspace_, call);
+    if (steps_) Family::launch_steps(params);
+    return params;
+  }
+
+  Result<> check_some(cuda::Stream& stream) {
+    NIBBLE_RETURN_IF_ERROR(check_routing(stream));
+    NIBBLE_RETURN_IF_ERROR(check_token(0, 0, stream));
+    return check_token(tokens_ - 1, shape_.top_k - 1, stream);
   }
 
   Result<> check_token(std::int64_t token, std::int64_t choice, cuda::Stream& stream) {

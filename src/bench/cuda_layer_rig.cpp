@@ -33,6 +33,8 @@ struct W4A16Family {
       tactics.one_launch = default_one_launch(problem, tokens, setup.gpu.info());
     }
   }
+  static bool in_one_launch(const Tactics& tactics) { return tactics.one_launch.has_value(); }
+  static void launch_steps(Params& params) { params.steps = true; }
   static std::string text(const Tactics& tactics) { return tactics_text(tactics); }
   static std::string layer_text(const Tactics& tactics) {
     return tactics.one_launch ? to_string(*tactics.one_launch) : text(tactics);

@@ -65,6 +65,8 @@ struct W4A4Family {
 
   static void choose_path(Tactics& /*tactics*/, const CudaW4A4MoeProblem& /*problem*/,
                           std::int64_t /*tokens*/, const CudaSetup& /*setup*/) {}
+  static bool in_one_launch(const Tactics& /*tactics*/) { return false; }
+  static void launch_steps(Params& /*params*/) {}
   static std::string text(const Tactics& tactics) {
     return to_string(tactics.gate_up) + ", " + to_string(tactics.down);
   }

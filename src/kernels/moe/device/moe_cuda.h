@@ -149,6 +149,7 @@ struct CudaMoeParams {
   cuda::DevicePointer shared = 0;
   cuda::DevicePointer y = 0;
   std::int64_t tokens = 0;
+  bool steps = false;  // a launch a step, also where the programs have one for all
 };
 
 // The whole layer, in one launch where the programs have that for so many tokens (and x lies at a

@@ -122,7 +122,7 @@ struct CudaMoeAccess {
 
   bool is_one_launch() const {
     const auto& kernel = params.programs.one_launch();
-    return kernel && kernel->takes(params.tokens, params.x);
+    return kernel && !params.steps && kernel->takes(params.tokens, params.x);
   }
 
   OneLaunchParams one_launch() const {
