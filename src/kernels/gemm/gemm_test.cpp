@@ -361,5 +361,19 @@ TEST(Layout, EveryCodeHasItsOwnPlace) {
   }
 }
 
+// A bf16 row is two streams where weights are integers, so half as many rows are a pass.
+TEST(Gemm, IsCutInWholeTilesAndPassesOfStreams) {
+  for (const Isa isa : usable_isas()) {
+    const GemmCut one = gemm_cut(Format::kNvfp4, Format::kInt8, isa);
+    const GemmCut two = gemm_cut(Format::kMxfp4, Format::kBf16, isa);
+    EXPECT_EQ(one.unit_rows % one.tile_rows, 0);
+    EXPECT_EQ(one.pass_rows, 2 * two.pass_rows);
+    EXPECT_EQ(one.passing_rows, 2 * two.passing_rows);
+    EXPECT_LT(one.passing_rows, one.pass_rows);
+    const GemmCut bf16 = gemm_cut(Format::kBf16, Format::kBf16, isa);
+    EXPECT_EQ(bf16.unit_rows, bf16.tile_rows);  // a tile at a time
+  }
+}
+
 }  // namespace
 }  // namespace nibble
