@@ -79,8 +79,8 @@ UnitCost unit_cost(const ReferenceUnits& units, std::int64_t rows) {
   const double wide_compute = units.wide_operations / units.operations_of_byte;
   const double narrow_compute = units.narrow_operations / units.operations_of_byte;
   // The start is a small part of the wide unit's time: what it leaves of it settles at once.
-  constexpr int kTurns = 8;
-  for (int turn = 0; turn < kTurns; ++turn) {
+  constexpr int kUnitTurns = 8;
+  for (int turn = 0; turn < kUnitTurns; ++turn) {
     cost.overlap =
         overlap_of(units.bytes_of_column * wide, wide_compute, units.wide_bytes - cost.start_bytes);
     const double without = overlapped(units.bytes_of_column * narrow, narrow_compute, cost.overlap);
