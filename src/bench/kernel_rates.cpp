@@ -28,7 +28,7 @@ constexpr int kRounds = 3;
 constexpr int kSamplesOfRound = 5;
 constexpr double kRoundSeconds = 0.05;          // for the samples of one number of rows
 constexpr std::int64_t kRoofUnitsOfThread = 6;  // 0.25 ms of multiplying
-constexpr double kRoofBytes = 12e6;             // 0.5 ms of reading
+constexpr double kRoofTableBytes = 12e6;        // 0.5 ms of reading
 
 // NVFP4 and MXFP4 are the same codes and scales once they are packed.
 Format packed_as(Format weights) {
@@ -151,9 +151,9 @@ Result<KernelRates::RunCosts> KernelRates::run_costs() {
   NIBBLE_RETURN_IF_ERROR(of.narrow.set_rows(1, activations, pool));
   const auto of_run = [&](bool from_memory) {
     const Sample base = collect(within(kRunRule), steady_now, [&] {
-      if (from_memory) read_seconds(now_.row.read, of.wide.cold_memory(kRoofBytes), pool);
+      if (from_memory) read_seconds(now_.row.read, of.wide.cold_memory(kRoofTableBytes), pool);
       const double many = of.narrow.seconds(kNarrowMatrices, from_memory, pool);
-      if (from_memory) read_seconds(now_.row.read, of.wide.cold_memory(kRoofBytes), pool);
+      if (from_memory) read_seconds(now_.row.read, of.wide.cold_memory(kRoofTableBytes), pool);
       const double one = of.narrow.seconds(1, from_memory, pool);
       return (kNarrowMatrices * one - many) / (kNarrowMatrices - 1);
     });
@@ -193,7 +193,7 @@ void KernelRates::take_beside_roofs(const RunCosts& run, Samples& samples) {
   const double rate = multiply_rate();
   double bandwidth = 0;
   if (cold()) {
-    const MemoryParts memory = now_.references->wide.cold_memory(kRoofBytes);
+    const MemoryParts memory = now_.references->wide.cold_memory(kRoofTableBytes);
     bandwidth = bytes_read(memory) / read_seconds(now_.row.read, memory, setup_.pool);
   }
   take(run, bandwidth, rate, samples);

@@ -133,8 +133,9 @@ def test_t6_nothing_but_reasoning(mock, load):
 
 
 def test_t6_tool_calls_and_text(mock, load):
-    run = load.quiet(mock(fields={"tool_calls": True, "reasoning_tokens": 1}).url, *CHAT, "--max-concurrency", 1,
-                     "--num-prompts", 1, "--random-output-len", 6).well()
+    # 50 ms between them: a busy machine does not read both at once
+    server = mock(itl_ms=50, fields={"tool_calls": True, "reasoning_tokens": 1})
+    run = load.quiet(server.url, *CHAT, "--max-concurrency", 1, "--num-prompts", 1, "--random-output-len", 6).well()
     assert run.rows()[0].kinds == ["reasoning"] + 5 * ["tool"]
     assert run.level["completed"] == 1 and run.level["mean_ttfo_ms"] > run.level["mean_ttft_ms"]
     run = load.quiet(mock().url, "--max-concurrency", 1, "--num-prompts", 1, "--random-output-len", 6).well()

@@ -243,11 +243,15 @@ TEST(DeviceCompile, W4A16TacticsStayInRegisters) {
   if (const auto compiler = cuda::compiler(); !compiler.ok()) {
     GTEST_SKIP() << compiler.error().message;
   }
+  for (const W4A16Tactic& tactic : w4a16_tactics(kGlmGateUp, {})) {
+    if (tactic.split) expect_in_registers(kGlmGateUp, tactic, "sm_90a");
+  }
+}
+// As long again: tools/gpu_pack.sh runs it, and fails where a tactic spills.
+TEST(DeviceCompile, DISABLED_CompileW4A16TacticsOfPlainRows) {
   const W4A16Problem down{.experts = 256, .n = 6144, .k = 2048};
-  for (const W4A16Problem& problem : {kGlmGateUp, down}) {
-    for (const W4A16Tactic& tactic : w4a16_tactics(problem, {})) {
-      if (tactic.split) expect_in_registers(problem, tactic, "sm_90a");
-    }
+  for (const W4A16Tactic& tactic : w4a16_tactics(down, {})) {
+    if (tactic.split) expect_in_registers(down, tactic, "sm_90a");
   }
 }
 

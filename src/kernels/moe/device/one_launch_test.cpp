@@ -105,13 +105,10 @@ TEST(OneLaunchCompile, EveryTacticStaysInRegisters) {
   for (const char* const arch : {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
     expect_in_registers(glm_shard(), {.tokens = 8, .slabs = 4, .down_slabs = 3, .slots = 2}, arch);
   }
-  for (const int tokens : {8, 16}) {
-    for (const int teams : {1, 4}) {
-      const OneLaunchTactic tactic{.tokens = tokens, .slots = 4, .teams = teams};
-      expect_in_registers(glm_shard(), tactic, "sm_90a");
-      expect_in_registers(gpt_oss, tactic, "sm_90a");
-    }
-  }
+  // One warp and four share a part of the work; a program of 16 tokens holds the most.
+  expect_in_registers(glm_shard(), {.tokens = 16, .slots = 4, .teams = 4}, "sm_90a");
+  expect_in_registers(gpt_oss, {.tokens = 16, .slots = 4, .teams = 1}, "sm_90a");
+  expect_in_registers(gpt_oss, {.tokens = 16, .slots = 4, .teams = 4}, "sm_90a");
 }
 
 }  // namespace
