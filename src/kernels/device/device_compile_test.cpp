@@ -7,6 +7,7 @@
 
 #include "cuda/compile.h"
 #include "kernels/device/device_sources.h"
+#include "kernels/device/test_compile.h"
 #include "kernels/gemm/device/prepack.h"
 #include "kernels/moe/device/moe_kernels.h"
 
@@ -14,21 +15,6 @@ namespace nibble {
 namespace {
 
 constexpr const char* kArchitectures[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
-
-void expect_in_registers(const Result<cuda::Cubin>& cubin, std::size_t kernels) {
-  ASSERT_TRUE(cubin.ok()) << cubin.error().message;
-  EXPECT_EQ(cubin->kernels.size(), kernels);
-  EXPECT_TRUE(cubin->warnings.empty()) << cubin->warnings.front();
-  for (const cuda::KernelResources& kernel : cubin->kernels) {
-    EXPECT_FALSE(kernel.spills()) << kernel.name << " " << cubin->arch;
-    EXPECT_EQ(kernel.stack_bytes, 0) << kernel.name << " " << cubin->arch;
-    EXPECT_LE(kernel.static_shared_bytes, 48 << 10) << kernel.name;
-  }
-}
-
-#define NIBBLE_SKIP_WITHOUT_COMPILER()                        \
-  if (const auto compiler = cuda::compiler(); !compiler.ok()) \
-  GTEST_SKIP() << compiler.error().message
 
 // Few experts compile in a tenth of the time, and hold fewer registers than the next test's.
 TEST(DeviceCompile, RoutingGatherAndCombine) {

@@ -9,8 +9,8 @@
 #include <string>
 #include <tuple>
 
-#include "cuda/compile.h"
 #include "formats/codec.h"
+#include "kernels/device/test_compile.h"
 #include "kernels/gemm/device/test_w4a4.h"
 
 namespace nibble {
@@ -279,18 +279,10 @@ TEST(W4A4TestProduct, NoTokensHaveNoFault) {
 
 // The widest tiles, the narrowest, and what a fused quantization and MXFP4 add.
 TEST(DeviceCompile, W4A4StaysInRegisters) {
-  if (const auto compiler = cuda::compiler(); !compiler.ok()) {
-    GTEST_SKIP() << compiler.error().message;
-  }
-  const auto expect_in_registers = [](const W4A4Problem& problem, const W4A4Tactic& tactic,
-                                      const char* arch) {
+  NIBBLE_SKIP_WITHOUT_COMPILER();
+  const auto compiles = [](const W4A4Problem& problem, const W4A4Tactic& tactic, const char* arch) {
     SCOPED_TRACE(to_string(problem) + ", " + to_string(tactic) + ", " + arch);
-    const auto cubin = compile_w4a4(problem, tactic, arch);
-    ASSERT_TRUE(cubin.ok()) << cubin.error().message;
-    EXPECT_TRUE(cubin->warnings.empty()) << cubin->warnings.front();
-    ASSERT_EQ(cubin->kernels.size(), 1U);
-    EXPECT_FALSE(cubin->kernels[0].spills());
-    EXPECT_EQ(cubin->kernels[0].stack_bytes, 0);
+    expect_in_registers(compile_w4a4(problem, tactic, arch));
   };
   const W4A4Tactic wide{.m = 128, .n = 256, .k = 128, .stages = 3};
   const W4A4Tactic tall{.m = 256, .n = 128, .k = 128, .stages = 3, .warps_m = 4, .warps_n = 2};
@@ -310,12 +302,12 @@ TEST(DeviceCompile, W4A4StaysInRegisters) {
                             .format = Format::kMxfp4,
                             .epilogue = Epilogue::kClampedSwiGlu,
                             .bias = true};
-  expect_in_registers(kGateUpTp8, wide, "sm_120a");
-  expect_in_registers(quantized, tall, "sm_120a");
-  expect_in_registers(clamped, wide, "sm_120a");
-  expect_in_registers(quantized, few, "sm_120a");
-  expect_in_registers({.n = 96, .k = 48}, few, "sm_120f");
-  expect_in_registers({.n = 96, .k = 48}, few, "sm_121a");
+  compiles(kGateUpTp8, wide, "sm_120a");
+  compiles(quantized, tall, "sm_120a");
+  compiles(clamped, wide, "sm_120a");
+  compiles(quantized, few, "sm_120a");
+  compiles({.n = 96, .k = 48}, few, "sm_120f");
+  compiles({.n = 96, .k = 48}, few, "sm_121a");
 }
 
 TEST(DeviceCompile, W4A4WhereThereIsNoInstruction) {
@@ -325,9 +317,7 @@ TEST(DeviceCompile, W4A4WhereThereIsNoInstruction) {
   EXPECT_FALSE(has_fp4_mma(*cuda::parse_arch("sm_120")));
   EXPECT_FALSE(has_fp4_mma(*cuda::parse_arch("sm_100a")));
   EXPECT_FALSE(has_fp4_mma(*cuda::parse_arch("sm_90a")));
-  if (const auto compiler = cuda::compiler(); !compiler.ok()) {
-    GTEST_SKIP() << compiler.error().message;
-  }
+  NIBBLE_SKIP_WITHOUT_COMPILER();
   const W4A4Tactic few{
       .way = Way::kWeightsOnM, .m = 64, .n = 8, .k = 128, .warps_m = 2, .warps_n = 1};
   for (const char* const arch : {"sm_120", "sm_90a", "sm_80", "compute_80"}) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/device/test_compile.h"
 #include "kernels/device/test_gpu.h"
 #include "kernels/moe/device/moe_cuda.h"
 #include "kernels/moe/device/test_gpu_call.h"
@@ -23,27 +24,21 @@ CudaMoeTactics test_tactics(const CudaMoeProblem& problem, std::int64_t tokens,
 
 // Without a GPU, before a run on one: what EveryShapeInBf16 needs is then compiled and kept.
 TEST(CudaMoePrograms, DISABLED_CompileForAnH200) {
-  const cuda::DeviceInfo h200{.major = 9,
-                              .minor = 0,
-                              .sms = 132,
-                              .shared_per_block_optin = 232448,
-                              .shared_per_sm = 233472,
-                              .registers_per_sm = 65536};
   for (const TestShape& shape : layer_shapes()) {
     const GpuLayer layer(shape, Element::kBf16, Element::kBf16);
     const CudaMoeProblem problem = value_of(
         cuda_moe_problem(layer.config(), shape.format, !layer.test.weights.gate_up_bias.empty(),
                          !layer.test.weights.down_bias.empty()));
-    const CudaMoeTactics tactics = test_tactics(problem, shape.tokens, h200);
-    const auto gate_up = compile_w4a16(problem.gate_up, tactics.gate_up, h200.arch());
+    const CudaMoeTactics tactics = test_tactics(problem, shape.tokens, kTestH200);
+    const auto gate_up = compile_w4a16(problem.gate_up, tactics.gate_up, kTestH200.arch());
     EXPECT_TRUE(gate_up.ok()) << shape.name << ": " << gate_up.error().message;
-    const auto down = compile_w4a16(problem.down, tactics.down, h200.arch());
+    const auto down = compile_w4a16(problem.down, tactics.down, kTestH200.arch());
     EXPECT_TRUE(down.ok()) << shape.name << ": " << down.error().message;
-    const auto around = compile_moe_kernels(problem.shape, h200.arch());
+    const auto around = compile_moe_kernels(problem.shape, kTestH200.arch());
     EXPECT_TRUE(around.ok()) << shape.name << ": " << around.error().message;
-    const auto one_launch = one_launch_for(problem, shape.tokens, h200);
+    const auto one_launch = one_launch_for(problem, shape.tokens, kTestH200);
     if (!one_launch) continue;
-    const auto whole = compile_one_launch(problem, *one_launch, h200.arch());
+    const auto whole = compile_one_launch(problem, *one_launch, kTestH200.arch());
     EXPECT_TRUE(whole.ok()) << shape.name << ": " << whole.error().message;
   }
 }

@@ -2,9 +2,9 @@
 // sum. one_launch.cuh says how; CudaMoePrograms (moe_cuda.h) has one beside the kernels of a layer
 // in several launches, and takes the same weights and workspace.
 //
-//   const auto tactic = default_one_launch(problem, 4, gpu.info());  // nullopt: several are
-//   quicker NIBBLE_ASSIGN_OR_RETURN(const OneLaunchKernel kernel,
-//                           OneLaunchKernel::make(gpu, problem, *tactic));
+//   // nullopt: several launches are quicker
+//   const auto tactic = default_one_launch(problem, 4, gpu.info());
+//   NIBBLE_ASSIGN_OR_RETURN(auto kernel, OneLaunchKernel::make(gpu, problem, *tactic));
 //   kernel.enqueue(stream, {.top_k = ..., .x = x, .gate_up = ..., .tokens = 4});
 #pragma once
 

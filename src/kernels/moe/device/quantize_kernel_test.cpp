@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/compile.h"
+#include "kernels/device/test_compile.h"
 
 namespace nibble {
 namespace {
@@ -29,9 +29,7 @@ TEST(QuantizeKernel, RefusesWhatAreNotWholeBlocks) {
 }
 
 TEST(QuantizeKernel, CompilesForEveryArchitectureWithoutSpills) {
-  if (const auto compiler = cuda::compiler(); !compiler.ok()) {
-    GTEST_SKIP() << compiler.error().message;
-  }
+  NIBBLE_SKIP_WITHOUT_COMPILER();
   const std::vector<QuantizeShape> shapes = {
       {.columns = 6144},
       {.element = Element::kFp16, .mode = QuantizeMode::kNvfp4Rows, .columns = 256},
@@ -40,12 +38,10 @@ TEST(QuantizeKernel, CompilesForEveryArchitectureWithoutSpills) {
   for (const char* const arch : {"sm_80", "sm_90a", "sm_100a", "sm_120a", "sm_121a"}) {
     for (const QuantizeShape& shape : shapes) {
       const Result<cuda::Cubin> cubin = compile_quantize(shape, arch);
-      ASSERT_TRUE(cubin.ok()) << cubin.error().message;
-      EXPECT_TRUE(cubin->warnings.empty()) << cubin->warnings.front();
+      expect_in_registers(cubin);
+      ASSERT_TRUE(cubin.ok());
       const cuda::KernelResources* const kernel = cubin->kernel("quantize_rows");
       ASSERT_NE(kernel, nullptr);
-      EXPECT_FALSE(kernel->spills()) << arch << " " << shape.columns;
-      EXPECT_EQ(kernel->stack_bytes, 0) << arch << " " << shape.columns;
       EXPECT_EQ(kernel->parameter_bytes, std::vector<int>{sizeof(QuantizeRows)});
     }
   }
