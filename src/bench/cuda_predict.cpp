@@ -10,16 +10,15 @@
 namespace nibble {
 namespace {
 
-// Fitted to the times of docs/measured/h200_*.json as they were on 2026-11-30, but those of
-// h200_predicted.json: today's kernels store quicker, so that small matrices with many tokens come
-// out too high; `nibble_bench_test --gtest_filter='CudaPredictTables.*'` shows what is left.
-constexpr double kStartUs = 6.3;  // of a product: tables, barriers, the first bytes, the last store
-constexpr double kOtherLaunchUs = 2.3;       // of routing, gather and combine, their work included
-constexpr double kReachedOfReadRoof = 0.97;  // by copies of weights and tokens together
-constexpr double kLaneOperations = 2.0;      // of a weight: 13 instructions for eight, loads, waits
-constexpr double kEpilogueUs = 1.15;         // of a tile, besides its stores
-constexpr double kShareUs = 0.65;            // of giving sums away, and of each taking
-constexpr double kOverlap = 4;               // 1: copies and arithmetic in turn; large: at once
+// Fitted to the times of docs/measured/h200_*.json (2026-12-01) but those of h200_predicted.json;
+// `nibble_bench_test --gtest_filter='CudaPredictTables.*'` shows what is left.
+constexpr double kStartUs = 7.4;  // of a product: tables, barriers, the first bytes, the last store
+constexpr double kOtherLaunchUs = 2.5;       // of routing, gather and combine, their work included
+constexpr double kReachedOfReadRoof = 0.94;  // by copies of weights and tokens together
+constexpr double kLaneOperations = 2.3;      // of a weight: 13 instructions for eight, loads, waits
+constexpr double kEpilogueUs = 0.5;          // of a tile; its stores run beside the next one
+constexpr double kShareUs = 0.45;            // of giving sums away, and of each taking
+constexpr double kOverlap = 7;               // 1: copies and arithmetic in turn; large: at once
 
 // Fitted to 30 layers of six models with 1 to 16 tokens in one launch, which it meets within 8 %.
 constexpr double kOneLaunchUs = 9.5;  // routing, the first bytes, the counter, the last sums
@@ -80,13 +79,7 @@ class ProductModel {
 
   double dequantize_us() const { return sm_weights() * kLaneOperations / (kSmLanes * clocks()); }
 
-  double epilogue_us() const {
-    const double rows = real(tactic_.tile_rows) / (tactic_.halves_outputs ? 2 : 1);
-    const double bytes =
-        rows * cut_.tile_tokens * kPredictedValueBytes * real(tactic_.blocks_per_sm);
-    const double stores_us = bytes / (bytes_a_us(rates_.copy_gb_s) / 2 / rates_.sms);
-    return std::max(1.0, cut_.units / cut_.steps) * (kEpilogueUs + stores_us);
-  }
+  double epilogue_us() const { return std::max(1.0, cut_.units / cut_.steps) * kEpilogueUs; }
 
   double sums_us() const {
     const double bytes = real(tactic_.tile_rows) * cut_.tile_tokens * kSumBytes;
@@ -116,6 +109,34 @@ std::int64_t width_of(const CudaTactic& tactic, std::int64_t tokens) {
   return width;
 }
 
+// Tiles of an expert, and the width that these are multiplied as on average.
+struct ExpertTiles {
+  double tiles = 0;
+  double width = 0;
+};
+
+// The mean width in that part which has the widest tiles. Parts have alike many, one expert's after
+// the other's: one with many tokens fills whole parts, whose blocks are the last to end.
+double widest_part(const std::vector<ExpertTiles>& experts, double tiles_a_part) {
+  double widest = 0;
+  double room = tiles_a_part;  // of the part that is being filled
+  double sum = 0;              // of its widths
+  for (const ExpertTiles& expert : experts) {
+    double left = expert.tiles;
+    while (left > 0) {
+      const double taken = std::min(left, room);
+      sum += taken * expert.width;
+      left -= taken;
+      room -= taken;
+      if (room > 0) continue;
+      widest = std::max(widest, sum / tiles_a_part);
+      room = tiles_a_part;
+      sum = 0;
+    }
+  }
+  return room < tiles_a_part ? std::max(widest, sum / (tiles_a_part - room)) : widest;
+}
+
 // Sums of others that the block adds which has a tile's beginning.
 double takes_of(const WorkCut& cut, bool split) {
   if (!split || std::fmod(cut.units, cut.steps) == 0) return 0;
@@ -143,30 +164,34 @@ WorkCut cut_of(const CudaProduct& product, double sms) {
   const CudaTactic& tactic = product.tactic;
   std::int64_t passes = 0;
   std::int64_t slots = 0;
-  std::int64_t widths = 0;
-  for (const std::int64_t tokens : product.tokens) {
-    const std::int64_t rest = tokens % tactic.tile_tokens;
-    passes += ceil_div(tokens, tactic.tile_tokens);
-    slots += ceil_div(tokens, kSlotGroup) * kSlotGroup;
-    widths += tokens - rest + (rest > 0 ? width_of(tactic, rest) : 0);
-  }
-  if (passes == 0) return {};
   const RowOrder order = tactic.halves_outputs ? RowOrder::kGateUp : RowOrder::kPlain;
   const WeightTiles tiles = weight_tiles(product.n, product.k, 0, order);
   const std::int64_t row_tiles =
       ceil_div(tiles.blocks, tactic.tile_rows / kTileRows * tactic.cluster);
+  std::vector<ExpertTiles> experts;
+  for (const std::int64_t tokens : product.tokens) {
+    if (tokens == 0) continue;
+    const std::int64_t rest = tokens % tactic.tile_tokens;
+    const std::int64_t of_expert = ceil_div(tokens, tactic.tile_tokens);
+    const std::int64_t widths = tokens - rest + (rest > 0 ? width_of(tactic, rest) : 0);
+    passes += of_expert;
+    slots += ceil_div(tokens, kSlotGroup) * kSlotGroup;
+    experts.push_back(
+        {.tiles = real(of_expert * row_tiles), .width = real(widths) / real(of_expert)});
+  }
+  if (passes == 0) return {};
   const std::int64_t steps = ceil_div(tiles.chunks, tactic.step_columns / kChunk);
   const std::int64_t clusters = std::max<std::int64_t>(
       static_cast<std::int64_t>(sms) * tactic.blocks_per_sm / tactic.cluster, 1);
   const std::int64_t all = passes * row_tiles;
   WorkCut cut{.passes = real(passes),
               .tile_tokens = real(slots) / real(passes),
-              .tile_width = real(widths) / real(passes),
               .row_tiles = real(row_tiles),
               .steps = real(steps),
               .clusters = real(clusters),
               .units = real(tactic.split ? ceil_div(all * steps, clusters)
                                          : ceil_div(all, clusters) * steps)};
+  cut.tile_width = widest_part(experts, cut.units / cut.steps);
   cut.takes = takes_of(cut, tactic.split);
   return cut;
 }

@@ -5,7 +5,7 @@
 //   const CudaLayer layer = layer_to_predict(shape, tokens, counts, gate_up, down);
 //   const double us = predict_layer_us(layer, rates);
 //
-//   product = (memory^4 + sm^4)^(1/4) + start + sums
+//   product = (memory^7 + sm^7)^(1/7) + start + sums
 //     memory = the longest of ingress, dram and port
 //     sm     = multiply + dequantize + epilogue
 //   layer   = graph + product A + gap + product B + launch x other launches + other bytes / copy
@@ -64,7 +64,7 @@ struct CudaProduct {
 struct WorkCut {
   double passes = 0;       // token tiles of all experts: so often are an expert's weights read
   double tile_tokens = 0;  // that a tile has on average, in whole groups of 8
-  double tile_width = 0;   // that a tile is multiplied as on average
+  double tile_width = 0;   // that tiles are multiplied as in the part that has the widest
   double row_tiles = 0;    // of a cluster
   double steps = 0;        // of a tile
   double clusters = 0;     // of the grid
@@ -80,7 +80,7 @@ struct ProductTime {
   double port_us = 0;        // what one SM copies, at its port to the L2 cache
   double multiply_us = 0;    // the matrix unit of an SM
   double dequantize_us = 0;  // its lanes
-  double epilogue_us = 0;    // from sums to outputs in memory
+  double epilogue_us = 0;    // from sums to outputs, until the next tile begins
   double sums_us = 0;        // of tiles that blocks share
   double start_us = 0;
   double us() const;

@@ -1,6 +1,5 @@
-// The prediction against every layer of docs/measured/h200_*.json. Its constants are of the tables
-// before kernels were made quicker: they hold for those of today but for small matrices with many
-// tokens. h200_predicted.json was drawn before it was measured. Prints how far off it is:
+// The prediction against every layer of docs/measured/h200_*.json, whose times it was fitted to but
+// for those of h200_predicted.json. Prints how far off it is:
 //
 //   nibble_bench_test --gtest_filter='CudaPredictTables.*'
 #include <algorithm>
@@ -161,30 +160,19 @@ TEST(CudaPredictTables, HoldAgainstWhatWasMeasured) {
   }
   std::sort(paths.begin(), paths.end());
   bool drawn = false;
-  double met = 0;
-  double all = 0;
   for (const std::filesystem::path& path : paths) {
     const Table table = table_of(path);
     fmt::print("{:24} layers {}; products {}\n", table.name, line_of(table.layers),
                line_of(table.products));
     SCOPED_TRACE(table.name);
     ASSERT_FALSE(table.layers.empty());
-    // What the drawn layers are asked for; half of any other table, and nine of ten of all others.
-    const double least = table.name == kDrawnTable ? 20.0 / 24 : 0.5;
-    const auto layers = static_cast<double>(table.layers.size());
-    const auto products = static_cast<double>(table.products.size());
-    EXPECT_GE(within(table.layers), least * layers);
-    EXPECT_GE(within(table.products), least * products);
-    if (table.name == kDrawnTable) {
-      drawn = true;
-    } else {
-      met +=
-          static_cast<double>(within(table.layers)) + static_cast<double>(within(table.products));
-      all += layers + products;
-    }
+    // Nine of ten where the constants come from; what the drawn layers are asked for.
+    const double least = table.name == kDrawnTable ? 20.0 / 24 : 0.9;
+    EXPECT_GE(within(table.layers), least * static_cast<double>(table.layers.size()));
+    EXPECT_GE(within(table.products), least * static_cast<double>(table.products.size()));
+    drawn = drawn || table.name == kDrawnTable;
   }
   EXPECT_TRUE(drawn);
-  EXPECT_GE(met, 0.9 * all);
 }
 
 }  // namespace
